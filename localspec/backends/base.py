@@ -1,0 +1,141 @@
+"""What the engine asks of a backend.
+
+A `Target` is a model with a cache of several sequences. It does one thing: a forward pass over token trees. The
+prompt is a chain whose nodes are all kept, plain decoding a tree of one node, and a draft model grows its own tree
+level by level through the same call, so target and draft model speak one protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.spec.tree import TokenTree
+from localspec.vocab import Vocab
+
+Row = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCaps:
+    """What a loaded model can do.
+
+    ``n_ctx`` cells shared by all sequences, ``n_ctx_train`` the length it was trained for, ``max_rows`` nodes in
+    one pass and ``max_outputs`` of them with logits, ``max_sequences`` open at once, ``max_leaves`` branches over
+    all trees of a pass. ``trees`` is false
+    where branches cannot share a prefix; ``rollback`` is how many cells can be taken back (``None``: any number).
+    ``feature_layers`` are the layers whose hidden states can be asked for.
+    """
+
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    max_rows: int
+    max_outputs: int
+    max_sequences: int
+    max_leaves: int
+    trees: bool = True
+    rollback: int | None = None
+    feature_layers: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One sequence's part of a pass.
+
+    The first ``done`` nodes of ``tree`` were computed by earlier passes over the same, still uncommitted tree;
+    the others are computed now. Logits are asked for from node ``rows_from`` on (``len(tree)`` = none, as for a
+    prompt), hidden states of ``features`` for every node computed now.
+    """
+
+    seq: int
+    tree: TokenTree
+    done: int = 0
+    rows_from: int = 0
+    features: tuple[int, ...] = ()
+
+    @classmethod
+    def prompt(cls, seq: int, tokens: Sequence[int], features: tuple[int, ...] = ()) -> Work:
+        """A piece of prompt: a chain without logits."""
+        return cls(seq, TokenTree.chain(tokens), rows_from=len(tokens), features=features)
+
+
+class Rows(Protocol):
+    """What a pass computed for one `Work`. Views into the backend's buffers, gone with its next pass: copy what
+    must stay."""
+
+    def logits(self, node: int) -> Row:
+        """``[n_vocab]``, float32, for a node computed in this pass and asked for by ``rows_from``."""
+        ...
+
+    @property
+    def features(self) -> Mapping[int, NDArray[np.float32]]:
+        """Layer → ``[nodes computed now, width]``."""
+        ...
+
+
+class Target(Protocol):
+    """A model and its cache. Not thread-safe, except ``interrupt``.
+
+    Between passes the cache of a sequence holds exactly its committed tokens; after ``forward`` it also holds the
+    tree, until ``commit`` says what stays.
+    """
+
+    @property
+    def caps(self) -> TargetCaps: ...
+
+    @property
+    def vocab(self) -> Vocab: ...
+
+    def open(self) -> int:
+        """A new empty sequence.
+
+        Raises:
+            EngineError: ``max_sequences`` are open.
+        """
+        ...
+
+    def fork(self, seq: int, n: int) -> int:
+        """A new sequence that shares the first ``n`` committed tokens of ``seq`` without copying them."""
+        ...
+
+    def close(self, seq: int) -> None: ...
+
+    def n_past(self, seq: int) -> int:
+        """Number of committed tokens."""
+        ...
+
+    def forward(self, work: Sequence[Work]) -> list[Rows]:
+        """One pass over all of ``work``, one entry a sequence.
+
+        Whatever it raises, the sequences of ``work`` hold their committed tokens and nothing else afterwards.
+
+        Raises:
+            Cancelled: ``interrupt`` came in.
+            OutOfMemory: the cache has no room for the rows.
+            DecodeError: the backend failed otherwise.
+        """
+        ...
+
+    def commit(self, seq: int, path: Sequence[int]) -> None:
+        """Keeps the nodes of ``path`` (from the root down, () = nothing) and drops the rest of the tree."""
+        ...
+
+    def truncate(self, seq: int, n: int) -> int:
+        """Takes the sequence back to its first ``n`` tokens, or further where the model cannot stop there (0 at
+        worst: recurrent states, lost sliding windows). Returns what is left."""
+        ...
+
+    def interrupt(self, on: bool) -> None:
+        """From any thread: makes the running pass, and every later one until switched off, give up."""
+        ...
+
+    def set_threads(self, n: int) -> None: ...
+
+    def close_all(self) -> None:
+        """Frees the model."""
+        ...

@@ -1,0 +1,75 @@
+"""A ``llama_batch`` over numpy arrays, made once and refilled for every pass."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Batch:
+    """Rows of one pass: token, position, sequence ids, and whether logits are wanted.
+
+    Args:
+        lib: llama.cpp's C API.
+        max_rows: rows at most.
+        max_ids: sequence ids of one row at most.
+    """
+
+    def __init__(self, lib: Any, max_rows: int, max_ids: int) -> None:
+        self._tokens = np.zeros(max_rows, np.int32)
+        self._positions = np.zeros(max_rows, np.int32)
+        self._id_counts = np.zeros(max_rows, np.int32)
+        self._ids = np.zeros((max_rows, max_ids), np.int32)
+        # llama_batch wants a pointer to each row's ids.
+        rows = self._ids.ctypes.data + np.arange(max_rows, dtype=np.uint64) * self._ids.strides[0]
+        self._id_rows = rows.astype(np.uint64)
+        self._wanted = np.zeros(max_rows, np.int8)
+        batch = lib.llama_batch()
+        for name, array in (
+            ("token", self._tokens),
+            ("pos", self._positions),
+            ("n_seq_id", self._id_counts),
+            ("seq_id", self._id_rows),
+            ("logits", self._wanted),
+        ):
+            field = dict(batch._fields_)[name]
+            setattr(batch, name, ctypes.cast(array.ctypes.data, field))
+        self.max_rows = max_rows
+        self._batch = batch
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows = 0
+
+    def add(self, token: int, position: int, ids: Collection[int], wanted: bool) -> int:
+        """Adds one row; returns its index."""
+        row = self.rows
+        self._tokens[row] = token
+        self._positions[row] = position
+        self._id_counts[row] = len(ids)
+        self._ids[row, : len(ids)] = tuple(ids)
+        self._wanted[row] = wanted
+        self.rows = row + 1
+        return row
+
+    def add_chain(self, tokens: Sequence[int], position: int, seq_id: int, wanted_from: int) -> int:
+        """Adds a run of tokens of one sequence id; returns the index of its first row."""
+        row, n = self.rows, len(tokens)
+        rows = slice(row, row + n)
+        self._tokens[rows] = tokens
+        self._positions[rows] = np.arange(position, position + n)
+        self._id_counts[rows] = 1
+        self._ids[rows, 0] = seq_id
+        self._wanted[rows] = 0
+        self._wanted[row + wanted_from : row + n] = 1
+        self.rows = row + n
+        return row
+
+    @property
+    def native(self) -> Any:
+        """The ``llama_batch`` struct, for a call."""
+        self._batch.n_tokens = self.rows
+        return self._batch

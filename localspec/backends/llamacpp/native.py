@@ -1,0 +1,112 @@
+"""The door to llama.cpp's C API: the one place that imports llama_cpp, and where its log goes.
+
+llama.cpp writes to file descriptor 2 by default, and llama-cpp-python hides that by swapping descriptors of the
+whole process while a model loads. We do neither: a log callback collects every line, for the log file and for the
+reason in an error message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import llama_cpp.llama_cpp as lib
+
+log = logging.getLogger("localspec.native")
+log.addHandler(logging.NullHandler())
+
+# GGML_LOG_LEVEL_*: 5 continues the line before.
+_LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+
+
+class NativeLog:
+    """Receives llama.cpp's log lines, from whatever thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._level = logging.DEBUG
+        self._part = ""
+        self._recent: deque[tuple[int, str]] = deque(maxlen=400)
+        self._callback = llama_cpp.llama_log_callback(self._on_text)
+
+    def install(self) -> None:
+        lib.llama_log_set(self._callback, ctypes.c_void_p(0))
+
+    def _on_text(self, level: int, text: bytes, _data: object) -> None:
+        with self._lock:
+            self._level = _LEVELS.get(level, self._level)
+            self._part += text.decode("utf-8", "replace")
+            *lines, self._part = self._part.split("\n")
+            for line in lines:
+                self._recent.append((self._level, line))
+                log.log(self._level, "%s", line)
+
+    @contextmanager
+    def captured(self) -> Iterator[list[tuple[int, str]]]:
+        """Collects the lines logged inside the block: (logging level, text)."""
+        with self._lock:
+            self._recent.clear()
+        lines: list[tuple[int, str]] = []
+        try:
+            yield lines
+        finally:
+            with self._lock:
+                lines.extend(self._recent)
+
+
+class Native:
+    """llama.cpp, initialised. ``log_file`` gets its log, appended; ``None``: nowhere but `logging`."""
+
+    def __init__(self, log_file: Path | None = None) -> None:
+        self.lib: Any = lib
+        self.log = NativeLog()
+        self.log.install()
+        if log_file is not None:
+            _log_to(log_file)
+        lib.llama_backend_init()
+
+    @property
+    def library_path(self) -> str:
+        """The shared library's file."""
+        return str(lib._lib._name)
+
+    @property
+    def can_offload(self) -> bool:
+        return bool(lib.llama_supports_gpu_offload())
+
+
+def _log_to(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+class InterruptFlag:
+    """Tells a running pass to give up.
+
+    llama.cpp asks its abort callback before every node of the graph, far too often to enter Python. libc's
+    ``strlen`` on a two-byte buffer is a native callback that answers "is the first byte set?".
+    """
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(2)
+        libc = ctypes.CDLL(None)
+        self.callback = ctypes.cast(libc.strlen, lib.ggml_abort_callback)
+        self.data = ctypes.cast(self._buffer, ctypes.c_void_p)
+
+    def set(self, on: bool) -> None:
+        self._buffer[0] = b"\x01" if on else b"\x00"
+
+    @property
+    def is_set(self) -> bool:
+        return self._buffer[0] != b"\x00"

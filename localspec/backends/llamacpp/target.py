@@ -1,0 +1,292 @@
+"""A llama.cpp context behind the `Target` protocol."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from localspec.backends.base import Row, TargetCaps, Work
+from localspec.backends.llamacpp.batch import Batch
+from localspec.backends.llamacpp.branches import Branches, IdPool
+from localspec.backends.llamacpp.model import CACHE_TYPES, LlamaModel, LlamaOptions, load_error
+from localspec.backends.llamacpp.native import InterruptFlag
+from localspec.backends.llamacpp.vocab import LlamaVocab
+from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory, UsageError
+from localspec.spec.tree import TokenTree
+
+_FLASH = {"auto": -1, "off": 0, "on": 1}
+NAN_HINT = "The file is damaged: compare its checksum or download it again."
+
+
+class LlamaTarget:
+    """One context over one model: several sequences in a unified cache.
+
+    Raises:
+        UsageError: an option that this model or build cannot honour.
+        OutOfMemory: the cache or the buffers do not fit.
+        ModelFault: the first pass gives no finite scores.
+    """
+
+    def __init__(self, model: LlamaModel, options: LlamaOptions, interrupt: InterruptFlag | None = None) -> None:
+        self._model = model
+        self._lib = model.native.lib
+        self._flag = interrupt or InterruptFlag()
+        self._ctx = self._make_context(model, options, self._flag)
+        self._memory = CacheMemory(self._lib, self._lib.llama_get_memory(self._ctx))
+        n_ids = options.sequences + self._branches(options)
+        self._pool = IdPool(n_ids)
+        self._seqs: dict[int, Branches] = {}
+        self._next_seq = 0
+        self._window = 0 if options.swa_full else model.n_swa
+        recurrent = model.is_recurrent
+        self._caps = TargetCaps(
+            n_ctx=int(self._lib.llama_n_ctx(self._ctx)),
+            n_ctx_train=model.n_ctx_train,
+            n_vocab=model.vocab.n_tokens,
+            max_rows=int(self._lib.llama_n_batch(self._ctx)),
+            max_outputs=self._outputs(options),
+            max_sequences=options.sequences,
+            max_leaves=options.sequences if recurrent else n_ids,
+            trees=not recurrent,
+            rollback=0 if recurrent else None,
+        )
+        self._batch = Batch(self._lib, self._caps.max_rows, n_ids)
+        self._row_type = np.dtype((np.float32, (self._caps.n_vocab,)))
+        self._check_first_pass()
+
+    @staticmethod
+    def _branches(options: LlamaOptions) -> int:
+        return min(options.branches, 256 - options.sequences)
+
+    @classmethod
+    def _outputs(cls, options: LlamaOptions) -> int:
+        # llama.cpp aborts where fewer rows may have logits than there are sequence ids.
+        return max(options.outputs, options.sequences + cls._branches(options))
+
+    def _make_context(self, model: LlamaModel, options: LlamaOptions, flag: InterruptFlag) -> Any:
+        outputs = self._outputs(options)
+        params = self._lib.llama_context_default_params()
+        params.n_ctx = options.n_ctx
+        params.n_batch = max(options.n_batch, outputs)
+        params.n_ubatch = min(options.n_ubatch, params.n_batch)
+        params.n_seq_max = options.sequences + self._branches(options)
+        params.n_outputs_max = outputs
+        params.n_threads = options.threads or os.cpu_count() or 1
+        params.n_threads_batch = options.threads_batch or params.n_threads
+        params.flash_attn_type = _FLASH[options.flash_attn]
+        params.type_k = CACHE_TYPES[options.cache_type_k]
+        params.type_v = CACHE_TYPES[options.cache_type_v]
+        params.abort_callback = flag.callback
+        params.abort_callback_data = flag.data
+        params.swa_full = options.swa_full
+        params.kv_unified = True
+        params.no_perf = True
+        with model.native.log.captured() as lines:
+            ctx = self._lib.llama_init_from_model(model.handle, params)
+        if ctx:
+            return ctx
+        said = "; ".join(text.strip() for _, text in lines if "V cache quantization" in text or "flash" in text)
+        if said:
+            raise UsageError(
+                f"the cache types do not fit together: {said}", hint="Use -fa on, or leave -ctv at f16."
+            )
+        error = load_error(model.path, lines)
+        if isinstance(error, OutOfMemory):
+            raise OutOfMemory(
+                f"no room for the context of {model.path.name}: {error.message}", hint="Use a smaller -c or -b."
+            )
+        raise error
+
+    def _check_first_pass(self) -> None:
+        """A bit-rotted file loads and computes NaN with return code 0; better said now than token 0 for ever."""
+        seq = self.open()
+        token = self._model.vocab.bos or 0
+        row = self.forward([Work(seq, TokenTree.root(token))])[0].logits(0)
+        finite = bool(np.isfinite(row).any()) and not bool(np.isnan(row).any())
+        self.close(seq)
+        if not finite:
+            raise ModelFault(f"{self._model.path.name} computes no finite scores (NaN)", hint=NAN_HINT)
+
+    @property
+    def caps(self) -> TargetCaps:
+        return self._caps
+
+    @property
+    def vocab(self) -> LlamaVocab:
+        return self._model.vocab
+
+    @property
+    def model(self) -> LlamaModel:
+        return self._model
+
+    def open(self) -> int:
+        if len(self._seqs) >= self._caps.max_sequences:
+            raise EngineError(f"{len(self._seqs)} sequences are open already", hint="Raise --parallel.")
+        seq = self._next_seq
+        self._next_seq += 1
+        self._seqs[seq] = Branches(self._pool, self._memory)
+        return seq
+
+    def fork(self, seq: int, n: int) -> int:
+        new = self.open()
+        if self._caps.rollback is None:
+            self._seqs[seq].share(n, self._seqs[new])
+        return new
+
+    def close(self, seq: int) -> None:
+        self._seqs.pop(seq).close()
+
+    def n_past(self, seq: int) -> int:
+        return self._seqs[seq].n_past
+
+    def forward(self, work: Sequence[Work]) -> list[LlamaRows]:
+        batch = self._batch
+        batch.clear()
+        rows = []
+        try:
+            for item in work:
+                rows.append(LlamaRows(self, item, self._add(item)))
+            code = self._lib.llama_decode(self._ctx, batch.native)
+        except BaseException:
+            self._recover(work)
+            raise
+        if code:
+            self._recover(work)
+            raise self._failure(code)
+        return rows
+
+    def _add(self, item: Work) -> dict[int, int]:
+        """Puts the new nodes of ``item`` into the batch; node → row."""
+        seq, tree, batch = self._seqs[item.seq], item.tree, self._batch
+        if batch.rows + len(tree) - item.done > self._caps.max_rows:
+            raise DecodeError(
+                f"a pass of more than {self._caps.max_rows} rows was asked for", hint="Raise -b or draft fewer tokens."
+            )
+        ids = seq.place(tree, item.done)
+        if tree.is_chain and all(len(ids[node]) == 1 for node in (item.done, len(tree) - 1)):
+            tokens = tree.tokens[item.done :]
+            wanted_from = max(item.rows_from - item.done, 0)
+            first = batch.add_chain(tokens, seq.n_past + item.done, ids[item.done][0], wanted_from)
+            return {node: first + node - item.done for node in range(item.done, len(tree))}
+        return {
+            node: batch.add(tree.tokens[node], seq.n_past + tree.depths[node], ids[node], node >= item.rows_from)
+            for node in likeliest_first(tree, item.done)
+        }
+
+    def _recover(self, work: Sequence[Work]) -> None:
+        for item in work:
+            seq = self._seqs[item.seq]
+            if not seq.drop():
+                self._empty(seq)
+
+    def _failure(self, code: int) -> EngineError | OutOfMemory:
+        if code == 2 or self._flag.is_set:
+            return Cancelled("the pass was stopped")
+        if code == 1:
+            return OutOfMemory(
+                f"the context of {self._caps.n_ctx} cells is full", hint="Raise -c, or start a new conversation."
+            )
+        if code == -2:
+            return OutOfMemory("llama.cpp could not allocate its buffers", hint="Use a smaller -b, -ub or -c.")
+        return DecodeError(f"llama_decode failed with code {code}", hint="See the log file (--log-file).")
+
+    def commit(self, seq: int, path: Sequence[int]) -> None:
+        branches = self._seqs[seq]
+        if not branches.commit(path) and self._caps.rollback is None:
+            raise EngineError("the cache did not take back rejected tokens", hint="Turn speculation off.")
+
+    def truncate(self, seq: int, n: int) -> int:
+        branches = self._seqs[seq]
+        if n >= branches.n_past:
+            return branches.n_past
+        if n == 0 or not branches.truncate(n) or not self._window_is_whole(branches):
+            self._empty(branches)
+        return branches.n_past
+
+    def _window_is_whole(self, branches: Branches) -> bool:
+        """Whether every key that the next token attends to is still there. A window cache that has dropped old
+        cells says "removed" and goes on with what it has."""
+        first_needed = max(branches.n_past - self._window, 0)
+        return not self._window or 0 <= self._memory.first_position(branches.main) <= first_needed
+
+    def _empty(self, branches: Branches) -> None:
+        branches.release_reserve()
+        self._memory.remove(branches.main, -1, -1)
+        branches.n_past = 0
+
+    def interrupt(self, on: bool) -> None:
+        self._flag.set(on)
+
+    def set_threads(self, n: int) -> None:
+        self._lib.llama_set_n_threads(self._ctx, n, n)
+
+    def row(self, index: int) -> Row:
+        """Logits of row ``index`` of the last pass, a view."""
+        pointer = self._lib.llama_get_logits_ith(self._ctx, index)
+        return np.ctypeslib.as_array(pointer, (self._caps.n_vocab,))
+
+    def cells(self, seq: int) -> int:
+        """Bytes of state the cache holds for a sequence: linear in its cells, for checks in tests."""
+        return int(self._lib.llama_state_seq_get_size(self._ctx, self._seqs[seq].main))
+
+    def close_all(self) -> None:
+        if self._ctx:
+            self._lib.llama_free(self._ctx)
+            self._ctx = None
+            self._model.free()
+
+
+class LlamaRows:
+    """Rows of one work item, read on demand."""
+
+    def __init__(self, target: LlamaTarget, work: Work, rows: Mapping[int, int]) -> None:
+        self._target = target
+        self._rows = rows
+        self._from = work.rows_from
+
+    def logits(self, node: int) -> Row:
+        if node < self._from:
+            raise KeyError(f"no logits were asked for at node {node}")
+        return self._target.row(self._rows[node])
+
+    @property
+    def features(self) -> Mapping[int, Row]:
+        return {}
+
+
+class CacheMemory:
+    """llama.cpp's cache as `Branches` sees it."""
+
+    def __init__(self, lib: Any, handle: Any) -> None:
+        self._remove = lib.llama_memory_seq_rm
+        self._copy = lib.llama_memory_seq_cp
+        self._first = lib.llama_memory_seq_pos_min
+        self._handle = handle
+
+    def remove(self, seq_id: int, start: int, end: int) -> bool:
+        return bool(self._remove(self._handle, seq_id, start, end))
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        self._copy(self._handle, source, target, start, end)
+
+    def first_position(self, seq_id: int) -> int:
+        return int(self._first(self._handle, seq_id))
+
+
+def likeliest_first(tree: TokenTree, done: int) -> list[int]:
+    """Nodes from ``done`` on, branch by branch, the likeliest branch first: the path that is probably kept then
+    lies in one piece in the cache, as plain decoding would have laid it."""
+    order: list[int] = []
+    seen = [node < done for node in range(len(tree))]
+    for leaf in sorted(tree.leaves, key=lambda node: -tree.reach[node]):
+        branch = []
+        node = leaf
+        while node >= 0 and not seen[node]:
+            seen[node] = True
+            branch.append(node)
+            node = tree.parents[node]
+        order.extend(reversed(branch))
+    return order

@@ -1,0 +1,5 @@
+"""What a row is worth: prices and limits handed to drafters."""
+
+from localspec.control.price import FixedController as FixedController
+from localspec.control.price import Limits as Limits
+from localspec.control.price import Price as Price

@@ -1,0 +1,56 @@
+"""The price of a guess.
+
+A drafter does not know the controller; it is told what its guesses cost and what a token is worth, and stops where
+a guess no longer pays: ``reach · token_s > row_s``. With nothing measured, rows are free and only the limits bind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localspec.types import SpecParams
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Hard limits of one tree: depth, draft nodes, children a node, and the probability a path ends under."""
+
+    depth: int
+    nodes: int
+    width: int = 1
+    p_min: float = 0.0
+
+    def within(self, *, depth: int, nodes: int) -> Limits:
+        return Limits(max(min(self.depth, depth), 0), max(min(self.nodes, nodes), 0), self.width, self.p_min)
+
+    @property
+    def none(self) -> bool:
+        return self.depth == 0 or self.nodes == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """``row_s`` seconds for one more verified row, ``pass_s`` for one more pass of the draft model, ``token_s``
+    the time a token is worth now."""
+
+    limits: Limits
+    row_s: float = 0.0
+    pass_s: float = 0.0
+    token_s: float = 1.0
+
+    def pays(self, reach: float) -> bool:
+        """Whether a guess that the walk gets to with probability ``reach`` is worth its row."""
+        return reach * self.token_s > self.row_s
+
+
+class FixedController:
+    """Hands out the limits of the request, cut down to what the pass has room for: rows are shared evenly."""
+
+    def plan(self, wishes: Sequence[SpecParams], room: Sequence[Limits]) -> list[Price]:
+        """One price a sequence; ``room`` is what cache, context, batch and token limit leave to each."""
+        prices = []
+        for wish, space in zip(wishes, room, strict=True):
+            limits = Limits(wish.depth, wish.nodes, max(wish.width, 1), wish.p_min)
+            prices.append(Price(limits.within(depth=space.depth, nodes=space.nodes)))
+        return prices

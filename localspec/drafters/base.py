@@ -1,0 +1,100 @@
+"""What the engine asks of a drafter: a tree of guesses for each sequence, and to keep up with what was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.backends.base import Rows
+from localspec.control.price import Price
+from localspec.sampling import Law, SamplerState
+from localspec.spec.tree import TokenTree
+from localspec.types import AcceptRule
+
+Features = Mapping[int, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One sequence that wants guesses.
+
+    ``tokens`` is the whole text of the sequence, the pending token last: read it, do not keep it. ``state`` is the
+    sampler's state for the first guessed position; its noise may be looked at. Under the rule ``ratio`` guesses
+    must be *drawn* (and the laws handed over), or be certain.
+    """
+
+    seq: int
+    tokens: Sequence[int]
+    price: Price
+    state: SamplerState
+    rule: AcceptRule = "draw"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A tree of guesses. ``laws[node]`` is the distribution that the children of ``node`` were drawn from, one
+    after the other without replacement; a node without a law chose its children by itself. ``out`` says in one
+    line why this drafter can guess no more for this sequence."""
+
+    tree: TokenTree
+    laws: Mapping[int, Law] = field(default_factory=dict)
+    out: str | None = None
+
+    @classmethod
+    def nothing(cls, ask: Ask, out: str | None = None) -> Draft:
+        return cls(TokenTree.root(ask.tokens[-1]), out=out)
+
+
+class Drafter(Protocol):
+    """A source of guesses. State belongs to the sequence: ``open`` to ``close`` is one conversation."""
+
+    @property
+    def name(self) -> str:
+        """Its ``--spec-type``."""
+        ...
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """Layers of the target whose hidden states it reads; () for most."""
+        ...
+
+    def open(self, seq: int) -> None: ...
+
+    def fork(self, seq: int, new: int, n: int) -> None:
+        """``new`` starts as the first ``n`` tokens of ``seq``."""
+        ...
+
+    def close(self, seq: int) -> None: ...
+
+    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+        """The target has read ``tokens`` (a piece of prompt). Features are views: copy or consume."""
+        ...
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        """One draft an ask, over the pending token as root. A root alone means: no guess."""
+        ...
+
+    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        """The target has verified ``tree`` and kept the root and ``path`` of it (fewer than the walk accepted where
+        the answer was cut). All rows may be read, rejected ones too, until the target's next pass."""
+        ...
+
+    def truncate(self, seq: int, n: int) -> None:
+        """Only the first ``n`` tokens of the sequence still stand."""
+        ...
+
+    def lag(self, seq: int, n_past: int) -> int:
+        """How many of the ``n_past`` committed tokens it has yet to read before it can guess."""
+        ...
+
+    def interrupt(self, on: bool) -> None:
+        """From any thread, as `Target.interrupt`: ``propose`` gives up with `Cancelled`."""
+        ...
+
+    def set_threads(self, n: int) -> None: ...
+
+    def close_all(self) -> None: ...

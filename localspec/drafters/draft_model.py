@@ -1,0 +1,117 @@
+"""``draft-simple``: a small model of the same vocabulary guesses ahead.
+
+The tree is grown in the draft model's own cache, one pass a level: each pass decodes the nodes kept at the level
+above, and their rows say which children are worth keeping. As in EAGLE-2 (arXiv 2406.16858) the candidates of a
+level compete by the probability that the walk reaches them; ``width`` of them are grown further and the likeliest
+``nodes`` of all are proposed.
+
+Above temperature 0 the guesses look at the noise the target will draw with: argmax(log q + noise) is the token the
+target draws if it shares the draft's opinion, so acceptance rises and the text stays the target's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localspec.backends.base import Rows, Target, Work
+from localspec.drafters.base import Ask, Draft, Features
+from localspec.drafters.growth import Growth
+from localspec.spec.tree import TokenTree
+from localspec.vocab import Pairing
+
+NAME = "draft-simple"
+
+
+class DraftModel:
+    """A `Target` that guesses for another. It reads the text lazily: after a pause, or in a first step, it catches
+    up with what it has missed."""
+
+    name = NAME
+    needs: tuple[int, ...] = ()
+
+    def __init__(self, model: Target, pairing: Pairing) -> None:
+        self._model = model
+        self._pairing = pairing
+        self._lanes: dict[int, int] = {}  # the engine's sequence → the draft model's
+        self._growing: dict[int, Growth] = {}  # trees in the draft cache, not yet committed
+
+    def open(self, seq: int) -> None:
+        self._lanes[seq] = self._model.open()
+
+    def fork(self, seq: int, new: int, n: int) -> None:
+        lane = self._lanes[seq]
+        self._lanes[new] = self._model.fork(lane, min(n, self._model.n_past(lane)))
+
+    def close(self, seq: int) -> None:
+        self._growing.pop(seq, None)
+        self._model.close(self._lanes.pop(seq))
+
+    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+        # Read at the first guess: a prompt that is never drafted for costs nothing.
+        pass
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        drafts: dict[int, Draft] = {}
+        growths = []
+        for ask in asks:
+            self._settle(ask.seq)
+            depth = self._depth(ask)
+            if depth < 1:
+                drafts[ask.seq] = Draft.nothing(
+                    ask, out=f"the draft model's context of {self._model.caps.n_ctx} tokens is full"
+                )
+                continue
+            self._catch_up(ask)
+            read = self._model.n_past(self._lanes[ask.seq])
+            growths.append(Growth(ask, ask.tokens[read:], depth, self._pairing, NAME))
+        self._grow(growths)
+        for growth in growths:
+            drafts[growth.ask.seq] = growth.draft()
+        return [drafts[ask.seq] for ask in asks]
+
+    def _depth(self, ask: Ask) -> int:
+        # Guesses of the last level are not decoded: a tree of depth d takes width · (d - 1) cells past the text.
+        room = self._model.caps.n_ctx - len(ask.tokens)
+        return min(ask.price.limits.depth, 1 + room // ask.price.limits.width)
+
+    def _catch_up(self, ask: Ask) -> None:
+        """Reads all of the text but what fits into the first pass of the tree."""
+        lane, rows = self._lanes[ask.seq], self._model.caps.max_rows
+        share = max(rows // max(len(self._lanes), 1), 1)
+        while len(ask.tokens) - (read := self._model.n_past(lane)) > share:
+            chunk = ask.tokens[read : read + min(rows, len(ask.tokens) - read - 1)]
+            self._model.forward([Work.prompt(lane, chunk)])
+            self._model.commit(lane, range(len(chunk)))
+
+    def _grow(self, growths: Sequence[Growth]) -> None:
+        while active := [growth for growth in growths if growth.wants_pass]:
+            work = [growth.work(self._lanes[growth.ask.seq]) for growth in active]
+            for growth, rows in zip(active, self._model.forward(work), strict=True):
+                self._growing[growth.ask.seq] = growth
+                growth.take(rows)
+
+    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        growth = self._growing.pop(seq, None)
+        if growth is not None:
+            self._model.commit(self._lanes[seq], growth.decoded_path([tree.tokens[node] for node in path]))
+
+    def _settle(self, seq: int) -> None:
+        """Drops a tree that was never verified."""
+        if self._growing.pop(seq, None) is not None:
+            self._model.commit(self._lanes[seq], ())
+
+    def truncate(self, seq: int, n: int) -> None:
+        self._settle(seq)
+        self._model.truncate(self._lanes[seq], n)
+
+    def lag(self, seq: int, n_past: int) -> int:
+        return max(n_past - self._model.n_past(self._lanes[seq]), 0)
+
+    def interrupt(self, on: bool) -> None:
+        self._model.interrupt(on)
+
+    def set_threads(self, n: int) -> None:
+        self._model.set_threads(n)
+
+    def close_all(self) -> None:
+        self._model.close_all()

@@ -1,0 +1,141 @@
+"""One tree while it grows in a draft model's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from localspec.backends.base import Row, Rows, Work
+from localspec.drafters.base import Ask, Draft
+from localspec.sampling import Law
+from localspec.spec.tree import TokenTree
+from localspec.vocab import Pairing
+
+
+class Growth:
+    """Candidates of one sequence, level by level.
+
+    Two trees live side by side. The *guesses*: every candidate, rooted at the pending token. The *decoded* nodes: the
+    text that the draft model has yet to read (the pending token last), then those guesses that were grown further,
+    in the order they went into its cache.
+    """
+
+    def __init__(self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str) -> None:
+        self.ask = ask
+        self._depth = depth
+        self._pairing = pairing
+        self._source = source
+        self._draws = ask.rule == "ratio" and not ask.state.greedy
+        self._laws: dict[int, Law] = {}
+        self._tokens, self._parents, self._scores = [unread[-1]], [-1], [1.0]
+        self._reach, self._depths = [1.0], [0]
+        self._n_unread = len(unread)
+        self._in_cache = list(unread)
+        self._cache_parents = list(range(-1, len(unread) - 1))
+        self._cache_scores = [1.0] * len(unread)
+        self._home = {0: len(unread) - 1}  # guess → its index among the decoded nodes
+        self._frontier = [0]  # guesses whose rows come with the next pass
+        self._done = 0  # decoded nodes of earlier passes
+
+    @property
+    def wants_pass(self) -> bool:
+        return bool(self._frontier)
+
+    def work(self, lane: int) -> Work:
+        tree = TokenTree(
+            tuple(self._in_cache),
+            tuple(self._cache_parents),
+            tuple(self._cache_scores),
+            ("",) * len(self._in_cache),
+        )
+        return Work(lane, tree, done=self._done, rows_from=max(self._done, self._n_unread - 1))
+
+    def take(self, rows: Rows) -> None:
+        """Reads the rows of a pass: the children of the frontier, and which of them are the next frontier."""
+        self._done = len(self._in_cache)
+        fresh: list[int] = []
+        for node in self._frontier:
+            for token, score in self._children(node, rows.logits(self._home[node])):
+                fresh.append(self._add(node, token, score))
+        limits = self.ask.price.limits
+        if fresh and self._depths[fresh[0]] < self._depth and len(self._tokens) - 1 < limits.nodes * limits.width:
+            grown = sorted(fresh, key=lambda node: (-self._reach[node], node))[: limits.width]
+            self._frontier = grown
+            for node in grown:
+                self._decode(node)
+        else:
+            self._frontier = []
+
+    def _children(self, node: int, row: Row) -> list[tuple[int, float]]:
+        """The children worth keeping under ``node``, best first, with the chance that they hold."""
+        state, limits = self.ask.state, self.ask.price.limits
+        law = state.draft_law(row, allowed=self._pairing.common)
+        ahead = self._depths[node]
+        if self._draws:
+            return self._drawn_children(node, law, ahead)
+        if state.greedy:
+            ranked = law.top(limits.width)
+        else:
+            # With the target's noise in hand the chance that a guess holds is a matter of the noisy scores' gap.
+            noisy = law.logp + state.noise(law.ids, ahead=ahead)
+            noisy -= np.log(np.exp(noisy - noisy.max()).sum()) + noisy.max()
+            ranked = Law(law.ids, noisy).top(limits.width)
+        reach = self._reach[node]
+        return [
+            (token, score)
+            for token, score in ranked
+            if score >= limits.p_min and token not in self._pairing.barred and self.ask.price.pays(reach * score)
+        ]
+
+    def _drawn_children(self, node: int, law: Law, ahead: int) -> list[tuple[int, float]]:
+        """Children drawn from ``law``. How many is settled before anything is drawn: leaving out what was drawn for
+        being what it is would bend the distribution."""
+        limits = self.ask.price.limits
+        room = limits.nodes - (len(self._tokens) - 1)
+        if room < 1 or float(np.exp(law.logp.max())) < limits.p_min or not self.ask.price.pays(self._reach[node]):
+            return []
+        if self._pairing.barred:
+            law = without(law, self._pairing.barred)
+        self._laws[node] = law
+        noise = self.ask.state.draft_noise(law.ids, ahead=ahead, salt=node)
+        return list(law.draws(noise, min(limits.width, room)))
+
+    def _add(self, parent: int, token: int, score: float) -> int:
+        self._tokens.append(token)
+        self._parents.append(parent)
+        self._scores.append(score)
+        self._reach.append(self._reach[parent] * score)
+        self._depths.append(self._depths[parent] + 1)
+        return len(self._tokens) - 1
+
+    def _decode(self, node: int) -> None:
+        self._home[node] = len(self._in_cache)
+        self._in_cache.append(self._tokens[node])
+        self._cache_parents.append(self._home[self._parents[node]])
+        self._cache_scores.append(self._scores[node])
+
+    def draft(self) -> Draft:
+        sources = ("",) + (self._source,) * (len(self._tokens) - 1)
+        tree = TokenTree(tuple(self._tokens), tuple(self._parents), tuple(self._scores), sources)
+        # Drawn children are all proposed: `_drawn_children` keeps to the limit itself.
+        return Draft(tree if self._draws else tree.top(self.ask.price.limits.nodes), self._laws)
+
+    def decoded_path(self, tokens: Sequence[int]) -> list[int]:
+        """The decoded nodes that hold the unread text and, after the pending token, as much of ``tokens`` as was
+        decoded."""
+        children = {(self._cache_parents[i], self._in_cache[i]): i for i in range(self._done)}
+        path = list(range(min(self._n_unread, self._done)))
+        for token in tokens:
+            node = children.get((path[-1], token))
+            if node is None:
+                break
+            path.append(node)
+        return path
+
+
+def without(law: Law, barred: frozenset[int]) -> Law:
+    """The law, given that no token of ``barred`` comes."""
+    keep = ~np.isin(law.ids, list(barred))
+    logp = law.logp[keep]
+    return Law(law.ids[keep], logp - np.log(np.exp(logp).sum()))

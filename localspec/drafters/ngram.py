@@ -1,0 +1,165 @@
+"""``ngram-simple``: prompt lookup over the whole conversation.
+
+The last tokens of the text are looked up in the text itself; what followed there is the guess (prompt lookup
+decoding, Saxena 2023; ``ngram-simple`` in llama.cpp). Where several earlier places match, their continuations are
+merged into one tree, weighted by how long the match is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from localspec.backends.base import Rows
+from localspec.control.price import Price
+from localspec.drafters.base import Ask, Draft, Features
+from localspec.spec.tree import TokenTree
+
+NAME = "ngram-simple"
+
+
+@dataclass(frozen=True, slots=True)
+class NgramOptions:
+    """``size_n`` tokens must match, continuations run up to ``size_m`` tokens, a match must occur ``min_hits``
+    times; ``places`` most recent matches are looked at."""
+
+    size_n: int = 3
+    size_m: int = 48
+    min_hits: int = 1
+    places: int = 8
+
+
+class NgramIndex:
+    """Where every run of ``n`` tokens of one conversation ends; grows and is cut back with the text."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._ends: dict[tuple[int, ...], list[int]] = {}
+        self._keys: list[tuple[int, ...]] = []  # key of the run that ends at n - 1 + index
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Takes in what ``tokens`` has beyond the text known so far."""
+        n = self._n
+        for end in range(n - 1 + len(self._keys), len(tokens)):
+            key = tuple(tokens[end - n + 1 : end + 1])
+            self._keys.append(key)
+            self._ends.setdefault(key, []).append(end)
+
+    def truncate(self, n: int) -> None:
+        """Forgets every run that ends at position ``n`` or later."""
+        while self._keys and self._n - 1 + len(self._keys) > n:
+            key = self._keys.pop()
+            ends = self._ends[key]
+            ends.pop()
+            if not ends:
+                del self._ends[key]
+
+    def matches(self, tokens: Sequence[int]) -> list[int]:
+        """Earlier places where the last ``n`` tokens end, most recent last."""
+        if len(tokens) < self._n:
+            return []
+        here = len(tokens) - 1
+        return [end for end in self._ends.get(tuple(tokens[-self._n :]), ()) if end < here]
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A node of the trie of continuations."""
+
+    weight: float = 0.0
+    children: dict[int, _Branch] = field(default_factory=dict)
+
+
+class NgramSimple:
+    """Guesses what followed the last time. State is one index a conversation."""
+
+    name = NAME
+    needs: tuple[int, ...] = ()
+
+    def __init__(self, options: NgramOptions | None = None) -> None:
+        self._options = options or NgramOptions()
+        self._indexes: dict[int, NgramIndex] = {}
+
+    def open(self, seq: int) -> None:
+        self._indexes[seq] = NgramIndex(self._options.size_n)
+
+    def fork(self, seq: int, new: int, n: int) -> None:
+        # The new conversation reads its own text at the first guess; sharing an index would leak.
+        self.open(new)
+
+    def close(self, seq: int) -> None:
+        del self._indexes[seq]
+
+    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+        pass
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._propose(ask) for ask in asks]
+
+    def _propose(self, ask: Ask) -> Draft:
+        index, tokens = self._indexes[ask.seq], ask.tokens
+        index.extend(tokens)
+        places = index.matches(tokens)
+        if len(places) < self._options.min_hits:
+            return Draft.nothing(ask)
+        depth = min(ask.price.limits.depth, self._options.size_m)
+        trie = _Branch()
+        for place in places[-self._options.places :]:
+            weight = float(self._match_length(tokens, place))
+            _grow(trie, tokens[place + 1 : min(place + 1 + depth, len(tokens))], weight)
+        return Draft(_tree(trie, tokens[-1], ask.price))
+
+    def _match_length(self, tokens: Sequence[int], place: int, longest: int = 32) -> int:
+        """How many tokens before ``place`` and before the end of the text are the same."""
+        n, here = self._options.size_n, len(tokens) - 1
+        while n < longest and n <= place and tokens[place - n] == tokens[here - n]:
+            n += 1
+        return n
+
+    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        pass
+
+    def truncate(self, seq: int, n: int) -> None:
+        self._indexes[seq].truncate(n)
+
+    def lag(self, seq: int, n_past: int) -> int:
+        return 0
+
+    def interrupt(self, on: bool) -> None:
+        pass
+
+    def set_threads(self, n: int) -> None:
+        pass
+
+    def close_all(self) -> None:
+        self._indexes.clear()
+
+
+def _grow(trie: _Branch, tokens: Sequence[int], weight: float) -> None:
+    for token in tokens:
+        trie = trie.children.setdefault(token, _Branch())
+        trie.weight += weight
+
+
+def _tree(trie: _Branch, pending: int, price: Price) -> TokenTree:
+    """The continuations as a tree. A child's score is its share of the weight, less one unit of doubt: a single
+    match of length L is believed to L / (L + 1)."""
+    limits = price.limits
+    tokens, parents, scores = [pending], [-1], [1.0]
+    level = [(0, trie, 1.0)]
+    while level:
+        deeper = []
+        for node, branch, reach in level:
+            total = sum(child.weight for child in branch.children.values()) + 1.0
+            best = sorted(branch.children.items(), key=lambda item: -item[1].weight)[: limits.width]
+            for token, child in best:
+                score = child.weight / total
+                if score < limits.p_min or not price.pays(reach * score):
+                    continue
+                deeper.append((len(tokens), child, reach * score))
+                tokens.append(token)
+                parents.append(node)
+                scores.append(score)
+        level = deeper
+    tree = TokenTree(tuple(tokens), tuple(parents), tuple(scores), ("",) + (NAME,) * (len(tokens) - 1))
+    return tree.top(limits.nodes)

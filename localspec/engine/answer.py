@@ -1,0 +1,226 @@
+"""One answer in the making: its text, its sampler, its statistics and the events it has ready."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from localspec.backends.base import Row, Rows, Target
+from localspec.drafters.base import Draft
+from localspec.engine.slots import Slot
+from localspec.engine.stats import StatsBook
+from localspec.errors import LocalspecError
+from localspec.sampling import SamplerState
+from localspec.spec.accept import Acceptance, accept_by_draw, accept_by_ratio
+from localspec.spec.tree import TokenTree
+from localspec.text.stream import TextStream
+from localspec.types import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    Notice,
+    Prefill,
+    Started,
+    StepStats,
+    Timings,
+    TokenInfo,
+    Tokens,
+    TreeTrace,
+)
+from localspec.vocab import Vocab
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Seconds of one step, and when it began."""
+
+    began: float
+    draft: float
+    verify: float
+
+
+class Answer:
+    """State of one request from admission to its last event."""
+
+    def __init__(
+        self,
+        number: int,
+        request: GenerationRequest,
+        prompt: list[int],
+        vocab: Vocab,
+        events: deque[Event],
+    ) -> None:
+        self.number = number
+        self.request = request
+        self.prompt = prompt
+        self.cancelled = False
+        self.over = False
+        self.ids: list[int] = []
+        self._vocab = vocab
+        self._events = events
+        self._infos: list[TokenInfo] = []  # of tokens not yet sent
+        self._sent = 0
+        self._stats = StatsBook()
+        self._submitted = time.perf_counter()
+        self._admitted = self._decoding = self._first = self._last = 0.0
+        self._reused = 0
+
+    # -- admission and prompt
+
+    def admit(self, slot: Slot, reused: int, state: SamplerState, stream: TextStream) -> None:
+        """The request has a slot whose cache holds ``reused`` tokens of the prompt."""
+        self.slot, self.state, self._stream = slot, state, stream
+        self._reused = reused
+        self._admitted = time.perf_counter()
+        self._events.append(Started(self.number, len(self.prompt), reused, state.seed))
+
+    def prompt_read(self, done: int) -> None:
+        self._events.append(Prefill(self.number, done, len(self.prompt)))
+
+    def notice(self, text: str) -> None:
+        self._events.append(Notice(self.number, text))
+
+    def ready(self, target: Target) -> bool:
+        """Whether everything but the pending token is in the cache."""
+        return target.n_past(self.slot.seq) >= len(self.slot.tokens) - 1
+
+    @property
+    def left(self) -> int | None:
+        """Tokens that may still come; ``None``: no limit."""
+        return None if self.request.max_tokens < 0 else self.request.max_tokens - len(self.ids)
+
+    # -- one verify step
+
+    def accept(self, draft: Draft, rows: Rows) -> Acceptance:
+        """Walks the verified tree by the request's rule."""
+
+        def advance(state: SamplerState, node: int, token: int) -> SamplerState:
+            return state.advance(token, rows.logits(node))
+
+        if self.request.spec.accept == "draw":
+            return accept_by_draw(draft.tree, self.state, lambda state, node: state.draw(rows.logits(node)), advance)
+        return accept_by_ratio(
+            draft.tree,
+            self.state,
+            lambda state, node: state.residual(rows.logits(node), draft.laws.get(node), node),
+            advance,
+        )
+
+    def cut(self, outcome: Acceptance) -> int:
+        """Takes the tokens that went out up to where the answer ends; returns how many of this step stay (negative
+        where a stop string takes earlier ones back)."""
+        self._decoding = self._decoding or time.perf_counter()
+        before = len(self.ids)
+        for token in outcome.tokens:
+            cut = self._stream.push(token, self._vocab.piece(token))
+            if cut is not None:
+                del self.ids[cut.keep :]
+                self._end("stop", cut.stop)
+                break
+            self.ids.append(token)
+            if self.left == 0:
+                self._end("length")
+                break
+        self.slot.tokens[len(self.prompt) :] = self.ids
+        return len(self.ids) - before
+
+    def report(self, draft: Draft, outcome: Acceptance, rows: Rows, kept: int, times: StepTimes) -> None:
+        """Statistics and events of one step; the last thing that reads its rows."""
+        tree = draft.tree
+        decided_at = (0, *outcome.path)
+        for i, token in enumerate(outcome.tokens[: max(kept, 0)]):
+            node = outcome.path[i] if i < len(outcome.path) else None
+            row = rows.logits(decided_at[i])
+            self._infos.append(self._info(token, tree, node, row))
+            self.state = self.state.advance(token, row)
+        now = time.perf_counter()
+        trace = TreeTrace(tree.tokens, tree.parents, tree.scores, tree.sources, outcome.path)
+        step = StepStats(
+            draft_n=tree.draft_n,
+            tested=outcome.tested,
+            accepted=len(outcome.path),
+            emitted=kept,
+            cut=len(outcome.tokens) - kept,
+            t_draft=times.draft,
+            t_verify=times.verify,
+            t_host=now - times.began - times.draft - times.verify,
+            tree=trace if self.request.trace else None,
+        )
+        sources = tree.sources
+        self._stats.add(step, Counter(sources[1:]), Counter(sources[node] for node in outcome.path))
+        self._first = self._first or now
+        self._last = now
+        self._send(step)
+        if self.over:
+            self._finished()
+
+    def _info(self, token: int, tree: TokenTree, node: int | None, row: Row) -> TokenInfo:
+        """One emitted token; ``node`` is the guess that foresaw it, ``row`` what the target decided it from."""
+        target_p, logprob, top = _target_scores(row, token, self.request)
+        info = TokenInfo(token, self._vocab.piece(token), target_p=target_p, logprob=logprob, top=top)
+        if node is None:
+            return info
+        return replace(info, source=tree.sources[node], depth=tree.depths[node], draft_p=tree.scores[node])
+
+    def _send(self, step: StepStats | None) -> None:
+        text, certain = self._stream.finish() if self.over else self._stream.release()
+        n = certain - self._sent
+        tokens, self._infos = tuple(self._infos[:n]), self._infos[n:]
+        self._sent = certain
+        self._events.append(Tokens(self.number, text, tokens, step))
+
+    # -- the end
+
+    def _end(self, reason: FinishReason, stop: str | None = None) -> None:
+        self.over, self._reason, self._stop = True, reason, stop
+
+    def stop(self, reason: FinishReason) -> None:
+        """Ends the answer between steps: what was held back goes out."""
+        self._end(reason)
+        self._send(None)
+        self._finished()
+
+    def abandon(self) -> None:
+        """Ends a request that was cancelled before it had a slot."""
+        self._end("cancelled")
+        self._finished()
+
+    def fail(self, error: LocalspecError) -> None:
+        self.over = True
+        self._events.append(Failed.of(self.number, error))
+
+    def _finished(self) -> None:
+        decoding = self._decoding or time.perf_counter()
+        timings = Timings(
+            prompt_n=len(self.prompt),
+            cache_n=self._reused,
+            prompt_s=decoding - (self._admitted or decoding),
+            ttft_s=(self._first or decoding) - self._submitted,
+            predicted_n=len(self.ids),
+            predicted_s=self._last - self._first,
+        )
+        stats = self._stats.snapshot()
+        self._events.append(Finished(self.number, self._reason, tuple(self.ids), self._stop, timings, stats))
+
+
+def _target_scores(
+    row: Row, token: int, request: GenerationRequest
+) -> tuple[float | None, float | None, tuple[tuple[int, float], ...]]:
+    """The target's own view of one position, before temperature and filters: probability and log-probability of
+    ``token``, and the likeliest tokens. A whole pass over the vocabulary, so only when asked for."""
+    if request.logprobs is None and not request.trace:
+        return None, None, ()
+    logp = row.astype(np.float64)
+    logp -= logp.max()
+    logp -= np.log(np.exp(logp).sum())
+    if request.logprobs is None:
+        return float(np.exp(logp[token])), None, ()
+    k = min(request.logprobs, len(logp))
+    best = np.argpartition(-logp, k - 1)[:k] if k else np.array([], int)
+    best = best[np.lexsort((best, -logp[best]))]
+    return float(np.exp(logp[token])), float(logp[token]), tuple((int(i), float(logp[i])) for i in best)

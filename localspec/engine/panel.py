@@ -1,0 +1,124 @@
+"""The drafters of an engine as one: their trees merged, and each taken out alone when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+from localspec.backends.base import Rows
+from localspec.drafters.base import Ask, Draft, Drafter, Features
+from localspec.errors import Cancelled, LocalspecError
+from localspec.spec.tree import TokenTree
+
+log = logging.getLogger(__name__)
+
+
+class Panel:
+    """All drafters of an engine, in order of preference."""
+
+    def __init__(self, drafters: Sequence[Drafter] = ()) -> None:
+        self._drafters = list(drafters)
+        self._out: dict[int, set[str]] = defaultdict(set)  # sequence → drafters paused for it
+        self._notices: list[tuple[int, str]] = []
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(drafter.name for drafter in self._drafters)
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """Layers whose hidden states some drafter reads."""
+        return tuple(sorted({layer for drafter in self._drafters for layer in drafter.needs}))
+
+    def open(self, seq: int) -> None:
+        for drafter in self._drafters:
+            drafter.open(seq)
+
+    def fork(self, seq: int, new: int, n: int) -> None:
+        for drafter in self._drafters:
+            drafter.fork(seq, new, n)
+
+    def close(self, seq: int) -> None:
+        self._out.pop(seq, None)
+        for drafter in self._drafters:
+            drafter.close(seq)
+
+    def truncate(self, seq: int, n: int) -> None:
+        self._out.pop(seq, None)  # what paused a drafter may be gone with the text
+        for drafter in self._drafters:
+            drafter.truncate(seq, n)
+
+    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+        for drafter in self._drafters:
+            if drafter.name not in self._out[seq]:
+                drafter.prefill(seq, tokens, features)
+
+    def propose(self, asks: Sequence[Ask], types: Sequence[tuple[str, ...] | None]) -> list[Draft]:
+        """One draft an ask. Guesses of several drafters are merged and the likeliest kept, except under the rule
+        ``ratio``: drawn guesses of different laws do not mix, so the first drafter that has any is taken.
+
+        Raises:
+            Cancelled: the step was interrupted.
+        """
+        drafts = [Draft.nothing(ask) for ask in asks]
+        for drafter in self._drafters:
+            wanted = [
+                i
+                for i, ask in enumerate(asks)
+                if not ask.price.limits.none
+                and drafter.name not in self._out[ask.seq]
+                and (types[i] is None or drafter.name in types[i])
+                and (ask.rule == "draw" or drafts[i].tree.draft_n == 0)
+            ]
+            for i, more in zip(wanted, self._ask(drafter, [asks[i] for i in wanted]), strict=True):
+                drafts[i] = _join(drafts[i], more, asks[i])
+        return drafts
+
+    def _ask(self, drafter: Drafter, asks: list[Ask]) -> list[Draft]:
+        """Asks one drafter; one that fails is paused and the answer goes on without it."""
+        if not asks:
+            return []
+        try:
+            drafts = drafter.propose(asks)
+        except Cancelled:
+            raise
+        except Exception as error:
+            log.exception("drafter %s failed", drafter.name)
+            reason = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
+            drafts = [Draft.nothing(ask, out=reason) for ask in asks]
+        for ask, draft in zip(asks, drafts, strict=True):
+            if draft.out is not None:
+                self._out[ask.seq].add(drafter.name)
+                self._notices.append((ask.seq, f"{drafter.name} is paused: {draft.out}"))
+        return drafts
+
+    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        for drafter in self._drafters:
+            if drafter.name not in self._out[seq]:
+                drafter.observe(seq, tree, path, rows)
+
+    def notices(self) -> list[tuple[int, str]]:
+        """What happened since the last call: (sequence, line)."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def interrupt(self, on: bool) -> None:
+        for drafter in self._drafters:
+            drafter.interrupt(on)
+
+    def set_threads(self, n: int) -> None:
+        for drafter in self._drafters:
+            drafter.set_threads(n)
+
+    def close_all(self) -> None:
+        for drafter in self._drafters:
+            drafter.close_all()
+
+
+def _join(ours: Draft, more: Draft, ask: Ask) -> Draft:
+    if more.tree.draft_n == 0:
+        return ours
+    if ours.tree.draft_n == 0:
+        return more
+    return Draft(ours.tree.merge(more.tree).top(ask.price.limits.nodes))

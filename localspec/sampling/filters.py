@@ -1,0 +1,180 @@
+"""The filters of the sampler chain, each from scores to fewer (or other) scores. Inputs are never written to.
+
+A vocabulary has up to some 262,144 entries and a draw must cost microseconds, so nothing here sorts all of
+it: the filters that need an order first find a bound that enough entries reach, and sort only those that do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import ModelFault, UsageError
+from localspec.sampling.law import Law, Logits
+
+Index = NDArray[np.intp]
+
+_FOLD = 64
+_FIRST_LOOK = 512
+# Keeps logits / temperature finite: the largest float32 over this still fits a float64.
+_COLDEST = 1e-200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Tokens still in the running. ``ids``: ``[n]``, ascending, or ``None`` for ids 0 to n - 1; ``logits``:
+    ``[n]``, -inf where banned."""
+
+    ids: NDArray[np.int32] | None
+    logits: Logits
+
+    def keep(self, index: Index) -> Scores:
+        """Only the entries at ``index``, which ascends."""
+        ids = index.astype(np.int32) if self.ids is None else self.ids[index]
+        return Scores(ids, self.logits[index])
+
+    def token(self, at: int) -> int:
+        return at if self.ids is None else int(self.ids[at])
+
+    def find(self, tokens: NDArray[np.int32]) -> tuple[Index, NDArray[np.bool_]]:
+        """Where ``tokens`` (ascending) are: positions of those that are there, and which those are."""
+        if self.ids is None:
+            there = tokens < len(self.logits)
+            return tokens[there].astype(np.intp), there
+        at = np.searchsorted(self.ids, tokens)
+        there = at < len(self.ids)
+        there[there] = self.ids[at[there]] == tokens[there]
+        return at[there], there
+
+
+def require_finite(peak: float) -> float:
+    """Checks the largest score of a row. numpy's max and argmax hand a NaN on, so no pass over the row is
+    needed.
+
+    Raises:
+        ModelFault: it is NaN or +inf.
+        UsageError: it is -inf, so nothing may be drawn.
+    """
+    if peak == -math.inf:
+        raise UsageError(
+            "no token is left to draw: logit bias, ignore_eos and min_tokens ban every one",
+            hint="Ban fewer tokens.",
+        )
+    if not math.isfinite(peak):
+        raise ModelFault(
+            "the model computes no finite scores (NaN): the file is damaged or the build is broken",
+            hint="Check the file's checksum or download it again; if it is sound, try another build.",
+        )
+    return peak
+
+
+def to_law(scores: Scores) -> Law:
+    """Softmax of what is left, banned tokens dropped."""
+    peak = require_finite(float(scores.logits.max()))
+    if scores.logits.min() == -math.inf:
+        scores = scores.keep(np.flatnonzero(scores.logits > -math.inf))
+    logp = scores.logits.astype(np.float64)
+    logp -= peak
+    logp -= math.log(float(np.exp(logp).sum()))
+    ids = np.arange(len(logp), dtype=np.int32) if scores.ids is None else scores.ids
+    return Law(ids, logp)
+
+
+def greedy(scores: Scores) -> int:
+    """The likeliest token; of equals the one with the lowest id."""
+    at = int(np.argmax(scores.logits))
+    require_finite(float(scores.logits[at]))
+    return scores.token(at)
+
+
+def top_k(scores: Scores, k: int) -> Scores:
+    """The ``k`` best; of equals at the last place the lower ids. ``k <= 0``: off."""
+    if not 0 < k < len(scores.logits):
+        return scores
+    index = _at_least(scores.logits, k)
+    if len(index) > k:
+        order = np.argsort(-scores.logits[index], kind="stable")
+        index = np.sort(index[order[:k]])
+    return scores.keep(index)
+
+
+def top_p(scores: Scores, p: float) -> Scores:
+    """The smallest set of the likeliest tokens whose mass is at least ``p``, never empty (arXiv 1904.09751).
+    ``p >= 1``: off."""
+    if p >= 1:
+        return scores
+    return scores.keep(_leading(scores.logits, _softmax(scores.logits), p, strict=False))
+
+
+def min_p(scores: Scores, p: float) -> Scores:
+    """Tokens at least ``p`` times as likely as the likeliest (arXiv 2407.01082). ``p <= 0``: off."""
+    if p <= 0:
+        return scores
+    bound = require_finite(float(scores.logits.max())) + math.log(min(p, 1.0))
+    return scores.keep(np.flatnonzero(scores.logits >= bound))
+
+
+def typical_p(scores: Scores, p: float) -> Scores:
+    """The smallest set of tokens whose surprise is nearest to the entropy with a mass above ``p``, never
+    empty (arXiv 2202.00666). ``p >= 1``: off."""
+    if p >= 1:
+        return scores
+    mass = _softmax(scores.logits)
+    live = np.flatnonzero(mass > 0)
+    mass = mass[live]
+    surprise = -np.log(mass)
+    entropy = float(mass @ surprise)
+    return scores.keep(live[_leading(-np.abs(surprise - entropy), mass, p, strict=True)])
+
+
+def temperature(scores: Scores, t: float) -> Scores:
+    """Logits over ``t`` > 0."""
+    if t == 1:
+        return scores
+    return Scores(scores.ids, scores.logits.astype(np.float64) / max(t, _COLDEST))
+
+
+def _softmax(logits: Logits) -> NDArray[np.float64]:
+    mass = logits.astype(np.float64)
+    mass -= require_finite(float(logits.max()))
+    np.exp(mass, out=mass)
+    mass /= mass.sum()
+    return mass
+
+
+def _at_least(values: Logits, k: int) -> Index:
+    """Positions (ascending) of every value not below some bound that at least ``k`` values reach; values of
+    -inf are left out. 1 <= k <= n.
+
+    The bound is the k-th largest of the maxima of groups: k groups have a member that reaches it. Groups are
+    columns of a folded view, whose maxima numpy takes with whole vectors.
+    """
+    n = len(values)
+    fold = min(_FOLD, n // (4 * k))
+    maxima = values
+    if fold > 1:
+        width = n // fold
+        maxima = values[: fold * width].reshape(fold, width).max(axis=0)
+        if fold * width < n:
+            maxima = np.concatenate([maxima, values[fold * width :]])
+    require_finite(float(maxima.max()))
+    bound = np.partition(maxima, len(maxima) - k)[len(maxima) - k]
+    return np.flatnonzero(values > bound if bound == -math.inf else values >= bound)
+
+
+def _leading(values: Logits, mass: NDArray[np.float64], p: float, *, strict: bool) -> Index:
+    """Positions (ascending) of the shortest run of the largest ``values``, equals in order of position, whose
+    mass reaches ``p`` (exceeds it if ``strict``); everything if none does."""
+    n = len(values)
+    look = _FIRST_LOOK
+    while True:
+        index = _at_least(values, look) if look < n else np.arange(n)
+        order = index[np.argsort(-values[index], kind="stable")]
+        total = np.cumsum(mass[order])
+        count = int(np.searchsorted(total, p, side="right" if strict else "left")) + 1
+        if count <= len(order) or look >= n:
+            return np.sort(order[:count])
+        look *= 8

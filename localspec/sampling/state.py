@@ -1,0 +1,198 @@
+"""The sampler's state of one sequence: everything that decides the token at one output position.
+
+Immutable. A walk over a tree of guesses makes a state for each position it reaches; those of guesses that do
+not stand are dropped, and nothing has to be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.sampling import filters
+from localspec.sampling.filters import Scores
+from localspec.sampling.law import Law
+from localspec.sampling.noise import Stream, gumbel
+from localspec.sampling.penalties import Window, penalise
+from localspec.sampling.residual import ResidualDraw
+from localspec.types import SamplingParams
+
+Row = NDArray[np.float32]
+
+#: Size of a draft's law at temperature 0, where the request has no law worth copying.
+GREEDY_CANDIDATES = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What of the request's options is the same at every position. ``steps`` are the samplers that can
+    matter, in order; ``bias_ids`` and ``end_ids`` ascend."""
+
+    steps: tuple[str, ...]
+    bias_ids: NDArray[np.int32]
+    bias: NDArray[np.float32]
+    end_ids: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, params: SamplingParams, end_tokens: Collection[int]) -> Plan:
+        bias: dict[int, float] = {}
+        for token, value in params.logit_bias:
+            bias[token] = bias.get(token, 0.0) + value
+        ids = sorted(bias)
+        return cls(
+            _steps(params),
+            np.array(ids, dtype=np.int32),
+            np.array([bias[token] for token in ids], dtype=np.float32),
+            np.array(sorted(end_tokens), dtype=np.int32),
+        )
+
+
+def _penalises(params: SamplingParams) -> bool:
+    return params.repeat_last_n != 0 and (
+        params.repeat_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
+    )
+
+
+def _steps(params: SamplingParams) -> tuple[str, ...]:
+    active = {
+        "penalties": _penalises(params),
+        "top_k": params.top_k > 0,
+        "typ_p": params.typical_p < 1,
+        "top_p": params.top_p < 1,
+        "min_p": params.min_p > 0,
+        "temperature": True,
+    }
+    steps = [name for name in params.samplers if active.get(name, False)]
+    if params.temperature > 0:
+        return tuple(steps)
+    # Greedy: at the temperature step one token is left, so later steps do nothing; and filters keep the best,
+    # so those with nothing after them that could change the order do nothing either.
+    steps = list(takewhile(lambda name: name != "temperature", steps))
+    while steps and steps[-1] in ("top_k", "top_p", "min_p"):
+        steps.pop()
+    return tuple(steps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SamplerState:
+    """How the token of output position ``index`` (tokens decided so far) is decided.
+
+    The order is llama.cpp's: ``logit_bias`` first, then end tokens are banned (``ignore_eos``, or ``index <
+    min_tokens``), then ``params.samplers`` in turn. A temperature <= 0 is greedy even where the list leaves
+    ``temperature`` out. Rows are float32 ``[n_vocab]`` and only read.
+
+    Methods that read a row raise `ModelFault` for NaN scores and `UsageError` if every token is banned.
+    """
+
+    params: SamplingParams
+    seed: int
+    index: int
+    plan: Plan
+    window: Window
+
+    @classmethod
+    def start(
+        cls,
+        params: SamplingParams,
+        *,
+        seed: int,
+        prompt: Sequence[int],
+        end_tokens: Collection[int],
+        n_ctx: int,
+    ) -> SamplerState:
+        """The state for the first output token. ``params`` passed `localspec.sampling.check`."""
+        size = 0
+        if _penalises(params):
+            size = n_ctx if params.repeat_last_n < 0 else params.repeat_last_n
+        return cls(params, seed, 0, Plan.of(params, end_tokens), Window.of(prompt, size))
+
+    @property
+    def greedy(self) -> bool:
+        return self.params.temperature <= 0
+
+    def advance(self, token: int, row: Row | None = None) -> SamplerState:
+        """The state after ``token`` was decided. ``row`` is what it was decided from; no sampler here needs
+        it."""
+        return SamplerState(self.params, self.seed, self.index + 1, self.plan, self.window.push(token))
+
+    def law(self, row: Row) -> Law:
+        """The request's distribution at this position; all on one token if greedy."""
+        scores = self._scores(row)
+        return Law.certain(filters.greedy(scores)) if self.greedy else filters.to_law(scores)
+
+    def draw(self, row: Row) -> int:
+        """The request's token at this position: a pure function of the row, the seed and this state."""
+        if self.greedy:
+            return filters.greedy(self._scores(row))
+        law = self.law(row)
+        return law.draw(self.noise(law.ids))
+
+    def noise(self, ids: NDArray[np.int32] | Sequence[int], *, ahead: int = 0) -> NDArray[np.float64]:
+        """The Gumbel noise ``draw`` will use for ``ids`` at position ``index + ahead``."""
+        return gumbel(self.seed, Stream.TARGET, self.index + ahead, ids)
+
+    def draft_law(self, row: Row, *, allowed: int | None = None) -> Law:
+        """The same chain over a draft model's row, whose length may differ; ids from ``allowed`` on are
+        dropped.
+
+        Greedy requests have no law worth copying: there it is the softmax over the best `GREEDY_CANDIDATES`
+        after bias and penalties, so that guesses can be ranked.
+        """
+        scores = self._scores(row[:allowed])
+        return filters.to_law(filters.top_k(scores, GREEDY_CANDIDATES) if self.greedy else scores)
+
+    def draft_noise(
+        self, ids: NDArray[np.int32] | Sequence[int], *, ahead: int, salt: int = 0
+    ) -> NDArray[np.float64]:
+        """Gumbel noise for drawing guesses under the rule ``ratio``, independent of all noise the target
+        uses. ``salt`` tells nodes of one depth apart."""
+        return gumbel(self.seed, Stream.DRAFT, self.index + ahead, ids, salt)
+
+    def residual(self, row: Row, law: Law | None, node: int) -> ResidualDraw:
+        """The target's law at ``node`` of a tree, ready to test the node's children, which were drawn from
+        ``law`` one after the other without replacement (``None``: chosen without chance)."""
+        return ResidualDraw(self.law(row), law, seed=self.seed, index=self.index, node=node)
+
+    def _scores(self, row: Row) -> Scores:
+        scores = Scores(None, self._biased(row))
+        for step in self.plan.steps:
+            scores = self._apply(step, scores)
+        return scores
+
+    def _biased(self, row: Row) -> Row:
+        ban_ends = self.params.ignore_eos or self.index < self.params.min_tokens
+        bias_n = int(np.searchsorted(self.plan.bias_ids, len(row)))
+        ends_n = int(np.searchsorted(self.plan.end_ids, len(row))) if ban_ends else 0
+        if bias_n == ends_n == 0:
+            return row
+        row = row.copy()
+        row[self.plan.bias_ids[:bias_n]] += self.plan.bias[:bias_n]
+        row[self.plan.end_ids[:ends_n]] = -np.inf
+        return row
+
+    def _apply(self, step: str, scores: Scores) -> Scores:
+        params = self.params
+        match step:
+            case "penalties":
+                return penalise(
+                    scores,
+                    self.window,
+                    repeat=params.repeat_penalty,
+                    frequency=params.frequency_penalty,
+                    presence=params.presence_penalty,
+                )
+            case "top_k":
+                return filters.top_k(scores, params.top_k)
+            case "typ_p":
+                return filters.typical_p(scores, params.typical_p)
+            case "top_p":
+                return filters.top_p(scores, params.top_p)
+            case "min_p":
+                return filters.min_p(scores, params.min_p)
+            case "temperature":
+                return filters.temperature(scores, params.temperature)
+        raise AssertionError(step)

@@ -1,0 +1,307 @@
+"""What travels between front ends and the engine: requests, events, statistics of one step.
+
+Everything here is a frozen dataclass and can be pickled, because the engine may live in another process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from localspec.errors import ExitCode, LocalspecError, UsageError
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+AcceptRule = Literal["draw", "ratio"]
+
+#: The order llama.cpp applies its samplers in. ``dry``, ``top_n_sigma`` and ``xtc`` are accepted in a
+#: ``--samplers`` list and do nothing, as there: each is off unless its own option turns it on.
+DEFAULT_SAMPLERS = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How a token is drawn from a row of logits. Names and defaults are llama.cpp's.
+
+    ``temperature <= 0`` is greedy. ``top_k <= 0``, ``top_p >= 1``, ``min_p <= 0`` and ``typical_p >= 1`` are
+    off. ``repeat_last_n`` is the window of the three penalties: 0 off, -1 the whole context. ``seed=None``
+    asks for entropy; the seed used is reported in ``Started``. ``min_tokens`` keeps end tokens away until so
+    many tokens are out.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repeat_last_n: int = 64
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    samplers: tuple[str, ...] = DEFAULT_SAMPLERS
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecParams:
+    """How much may be guessed ahead, and by which rule guesses are accepted.
+
+    ``depth`` tokens on a path at most (``--spec-draft-n-max``; 0 = no speculation), drafts shorter than
+    ``min_depth`` are dropped, a path ends where the draft's own probability falls under ``p_min``;
+    ``width`` children a node at most (1 = chain), ``nodes`` draft nodes in the whole tree. ``types`` picks among
+    the drafters that the engine was loaded with; ``None`` = all of them.
+    """
+
+    depth: int = 3
+    min_depth: int = 0
+    p_min: float = 0.0
+    nodes: int = 16
+    width: int = 1
+    accept: AcceptRule = "draw"
+    types: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One answer asked for. Exactly one of ``prompt``, ``tokens`` and ``messages`` is given.
+
+    ``prompt`` is tokenised with special tokens parsed only when ``special`` is set; ``messages`` go through
+    the model's chat template and their contents never turn into control tokens. ``max_tokens < 0`` means
+    until the context is full. ``logprobs = k`` asks for the target's log-probability (before temperature and
+    filters) of each token and of its k best rivals. ``trace`` adds target probabilities and the verified
+    tree to every event.
+    """
+
+    prompt: str | None = None
+    tokens: tuple[int, ...] | None = None
+    messages: tuple[Message, ...] | None = None
+    max_tokens: int = -1
+    stop: tuple[str, ...] = ()
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    spec: SpecParams = field(default_factory=SpecParams)
+    special: bool = False
+    logprobs: int | None = None
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        given = [x for x in (self.prompt, self.tokens, self.messages) if x is not None]
+        if len(given) != 1:
+            raise UsageError(
+                "a request needs exactly one of prompt, tokens and messages", hint="Give one of them."
+            )
+        if any(not s for s in self.stop):
+            raise UsageError("a stop string is empty", hint="Leave it out or give it some text.")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """One emitted token and where it came from.
+
+    ``source`` names the drafter that guessed it, ``""`` if the target drew it unguessed; ``depth`` is its
+    depth in the tree (1 = first guess, 0 = unguessed); ``draft_p`` the drafter's probability for it.
+    ``target_p``, ``logprob`` and ``top`` are the target's, before temperature and filters, and only there
+    when asked for. ``piece`` is the token's bytes: joined they are the text.
+    """
+
+    id: int
+    piece: bytes
+    source: str = ""
+    depth: int = 0
+    draft_p: float | None = None
+    target_p: float | None = None
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeTrace:
+    """The tree of one step as it was verified: for drawing it. Node 0 is the pending token."""
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    scores: tuple[float, ...]
+    sources: tuple[str, ...]
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """One verify step of one sequence.
+
+    ``draft_n`` nodes were drafted and verified, ``tested`` edges lay on the walk, ``accepted`` of them held;
+    ``emitted`` tokens went out (accepted + 1, less what an end token, a stop or a limit cut off, which is
+    ``cut``). Times are seconds of the whole step, shared by all sequences that ran in it.
+    """
+
+    draft_n: int
+    tested: int
+    accepted: int
+    emitted: int
+    cut: int
+    t_draft: float
+    t_verify: float
+    t_host: float
+    tree: TreeTrace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecStats:
+    """Statistics of one answer; `localspec.engine.stats.StatsBook` is the one place that computes them.
+
+    ``acceptance`` = accepted / drafted-and-verified as llama.cpp counts; ``alpha`` = accepted / tested edges
+    of the walk; ``mean_length`` = 1 + accepted / steps that had a draft; ``tokens_per_step`` over all steps.
+    Rates are ``None`` before there is anything to divide by. ``accepted_at[i]`` counts accepted tokens at
+    depth i + 1, ``tested_at[i]`` the tests there; ``lengths[k]`` the drafted steps that accepted k.
+    """
+
+    steps: int = 0
+    drafted_steps: int = 0
+    draft_n: int = 0
+    tested: int = 0
+    accepted: int = 0
+    emitted: int = 0
+    cut: int = 0
+    t_draft: float = 0.0
+    t_verify: float = 0.0
+    t_host: float = 0.0
+    accepted_at: tuple[int, ...] = ()
+    tested_at: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
+    by_source: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def acceptance(self) -> float | None:
+        return self.accepted / self.draft_n if self.draft_n else None
+
+    @property
+    def alpha(self) -> float | None:
+        return self.accepted / self.tested if self.tested else None
+
+    @property
+    def mean_length(self) -> float | None:
+        return 1 + self.accepted / self.drafted_steps if self.drafted_steps else None
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        return self.emitted / self.steps if self.steps else None
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Clock of one answer, in seconds. ``predicted_s`` runs from the first token to the last."""
+
+    prompt_n: int
+    cache_n: int
+    prompt_s: float
+    ttft_s: float
+    predicted_n: int
+    predicted_s: float
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """(emitted - 1) / time since the first token; ``None`` for answers of a single step."""
+        if self.predicted_n < 2 or self.predicted_s <= 0:
+            return None
+        return (self.predicted_n - 1) / self.predicted_s
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The prompt is tokenised: ``prompt_n`` tokens, of which ``cache_n`` are already in the cache."""
+
+    request: int
+    prompt_n: int
+    cache_n: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    request: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What one step brought. ``text`` may be shorter than its tokens' bytes (held back for a stop string or an
+    unfinished character) and the rest follows later; all texts joined are the answer."""
+
+    request: int
+    text: str
+    tokens: tuple[TokenInfo, ...]
+    step: StepStats | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line the user should see; the answer goes on."""
+
+    request: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is over. ``ids`` are exactly the tokens of the text; ``stop`` is the stop string or end token
+    that ended it, if one did."""
+
+    request: int
+    reason: FinishReason
+    ids: tuple[int, ...]
+    stop: str | None
+    timings: Timings
+    stats: SpecStats
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The answer could not be finished; the text so far stands."""
+
+    request: int
+    kind: str
+    message: str
+    hint: str
+    exit_code: ExitCode
+
+    @classmethod
+    def of(cls, request: int, error: LocalspecError) -> Failed:
+        return cls(request, type(error).__name__, error.message, error.hint, error.exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What an engine runs: shown by every front end. Paths are as given; ``warnings`` are one line each."""
+
+    target: str
+    draft: str | None
+    drafters: tuple[str, ...]
+    backend: str
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    has_template: bool
+    warnings: tuple[str, ...] = ()
+
+
+Event = Started | Prefill | Tokens | Notice | Finished | Failed

@@ -1,0 +1,84 @@
+"""Token ids and what they spell: one tokenizer for all backends, and the check whether two models share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from localspec.errors import PairingError
+
+
+class Vocab(Protocol):
+    """A tokenizer, read-only. Ids run from 0 to ``n_tokens - 1``."""
+
+    @property
+    def n_tokens(self) -> int: ...
+
+    @property
+    def kind(self) -> str:
+        """Family of the tokenizer (``bpe``, ``spm``, …): ids of different families never mean the same."""
+        ...
+
+    @property
+    def bos(self) -> int | None:
+        """The token that opens a text, if the model wants one put there; else ``None``."""
+        ...
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Every id that ends a generation."""
+        ...
+
+    @property
+    def control_tokens(self) -> frozenset[int]:
+        """Ids that are scaffolding, not text: what users type never turns into one of them."""
+        ...
+
+    def text(self, token: int) -> str:
+        """The token as the vocabulary spells it (``Ġthe``, ``<|im_end|>``)."""
+        ...
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """The bytes a token adds to a text; control tokens add none unless ``special``."""
+        ...
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Ids of ``text``, without BOS. Names of control tokens become those tokens only with ``special``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What two models agree on: ids below ``common`` mean the same, except those in ``barred``."""
+
+    common: int
+    barred: frozenset[int]
+
+
+def pair(target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") -> Pairing:
+    """Compares two vocabularies token by token.
+
+    Sizes may differ (rows of padding): ids beyond the smaller one are never proposed. Control tokens may be
+    spelt differently (unused slots often are): those ids are barred from drafts. Text must be the same.
+
+    Raises:
+        PairingError: naming the first id that differs and both texts.
+    """
+    hint = "Pick a draft model of the same family as the target, or leave -md out."
+    if target.kind != draft.kind:
+        raise PairingError(
+            f"{draft_name} has another tokenizer ({draft.kind}) than the target ({target.kind})", hint=hint
+        )
+    common = min(target.n_tokens, draft.n_tokens)
+    barred = set()
+    for token in range(common):
+        ours, theirs = target.text(token), draft.text(token)
+        if ours == theirs:
+            continue
+        if token in target.control_tokens and token in draft.control_tokens:
+            barred.add(token)
+            continue
+        raise PairingError(
+            f"{draft_name} spells token {token} {theirs!r}, the target {ours!r}: the vocabularies differ", hint=hint
+        )
+    return Pairing(common, frozenset(barred))
