@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from localspec.engine import Engine as Engine
     from localspec.errors import LocalspecError as LocalspecError
-    from localspec.load import EngineOptions as EngineOptions
-    from localspec.load import ModelOptions as ModelOptions
-    from localspec.load import load as load
+    from localspec.loading import EngineOptions as EngineOptions
+    from localspec.loading import ModelOptions as ModelOptions
+    from localspec.loading import load as load
     from localspec.types import Failed as Failed
     from localspec.types import Finished as Finished
     from localspec.types import GenerationRequest as GenerationRequest
@@ -36,10 +36,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Engine": "localspec.engine",
-    "EngineOptions": "localspec.load",
+    "EngineOptions": "localspec.loading",
     "LocalspecError": "localspec.errors",
-    "ModelOptions": "localspec.load",
-    "load": "localspec.load",
+    "ModelOptions": "localspec.loading",
+    "load": "localspec.loading",
 } | dict.fromkeys(
     (
         "Failed",

@@ -1,17 +1,17 @@
 """One tree of errors; each knows its exit code and what the user can do.
 
-    LocalspecError            1   anything the engine could not do
-    ├── UsageError            2   a flag, a request or a file of options that makes no sense
-    ├── ModelError            3   a model that is missing, damaged, or not usable as asked
-    │   ├── ModelLoadError    3   the file does not load; the reason is in the message
-    │   ├── ModelFault        3   it loads, but computes nonsense (NaN logits)
-    │   └── PairingError      3   draft and target do not share a vocabulary
-    ├── NetworkError          4   a hub or a server that does not answer as it should
-    ├── OutOfMemory           6   weights, cache or buffers do not fit
-    └── EngineError           1   decoding failed
-        ├── DecodeError       1   a forward pass returned an error code
-        ├── Cancelled         1   a pass was given up because the request was cancelled
-        └── EngineDied        1   the engine process is gone
+LocalspecError            1   anything the engine could not do
+├── UsageError            2   a flag, a request or a file of options that makes no sense
+├── ModelError            3   a model that is missing, damaged, or not usable as asked
+│   ├── ModelLoadError    3   the file does not load; the reason is in the message
+│   ├── ModelFault        3   it loads, but computes nonsense (NaN logits)
+│   └── PairingError      3   draft and target do not share a vocabulary
+├── NetworkError          4   a hub or a server that does not answer as it should
+├── OutOfMemory           6   weights, cache or buffers do not fit
+└── EngineError           1   decoding failed
+    ├── DecodeError       1   a forward pass returned an error code
+    ├── Cancelled         1   a pass was given up because the request was cancelled
+    └── EngineDied        1   the engine process is gone
 """
 
 from __future__ import annotations

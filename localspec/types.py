@@ -106,9 +106,7 @@ class GenerationRequest:
     def __post_init__(self) -> None:
         given = [x for x in (self.prompt, self.tokens, self.messages) if x is not None]
         if len(given) != 1:
-            raise UsageError(
-                "a request needs exactly one of prompt, tokens and messages", hint="Give one of them."
-            )
+            raise UsageError("a request needs exactly one of prompt, tokens and messages", hint="Give one of them.")
         if any(not s for s in self.stop):
             raise UsageError("a stop string is empty", hint="Leave it out or give it some text.")
 

@@ -79,6 +79,7 @@ def pair(target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") ->
             barred.add(token)
             continue
         raise PairingError(
-            f"{draft_name} spells token {token} {theirs!r}, the target {ours!r}: the vocabularies differ", hint=hint
+            f"{draft_name} spells token {token} {theirs!r}, the target {ours!r}: the vocabularies differ",
+            hint=hint,
         )
     return Pairing(common, frozenset(barred))

@@ -134,7 +134,9 @@ class Target(Protocol):
         """From any thread: makes the running pass, and every later one until switched off, give up."""
         ...
 
-    def set_threads(self, n: int) -> None: ...
+    def set_threads(self, n: int) -> None:
+        """Threads for the next passes; counts that the user fixed stay."""
+        ...
 
     def close_all(self) -> None:
         """Frees the model."""

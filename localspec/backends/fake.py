@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from localspec.backends.base import Row, TargetCaps, Work
+from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.errors import Cancelled, DecodeError, EngineError, OutOfMemory
 from localspec.spec.tree import TokenTree
 
@@ -138,7 +138,7 @@ class FakeTarget:
     def n_past(self, seq: int) -> int:
         return len(self._cells[seq])
 
-    def forward(self, work: Sequence[Work]) -> list[FakeRows]:
+    def forward(self, work: Sequence[Work]) -> list[Rows]:
         self.passes += 1
         try:
             self._check(work)
@@ -204,7 +204,7 @@ class FakeTarget:
 
     def scores(self, text: Sequence[int]) -> Row:
         """Logits after ``text``."""
-        row = self._last[text[-1]].copy()
+        row: Row = self._last[text[-1]].copy()
         if len(text) > 1:
             row += self._before[text[-2]]
         return row

@@ -21,8 +21,14 @@ class Limits:
     width: int = 1
     p_min: float = 0.0
 
-    def within(self, *, depth: int, nodes: int) -> Limits:
-        return Limits(max(min(self.depth, depth), 0), max(min(self.nodes, nodes), 0), self.width, self.p_min)
+    def within(self, room: Limits) -> Limits:
+        """What of this fits into ``room``."""
+        return Limits(
+            max(min(self.depth, room.depth), 0),
+            max(min(self.nodes, room.nodes), 0),
+            max(min(self.width, room.width), 1),
+            self.p_min,
+        )
 
     @property
     def none(self) -> bool:
@@ -51,6 +57,5 @@ class FixedController:
         """One price a sequence; ``room`` is what cache, context, batch and token limit leave to each."""
         prices = []
         for wish, space in zip(wishes, room, strict=True):
-            limits = Limits(wish.depth, wish.nodes, max(wish.width, 1), wish.p_min)
-            prices.append(Price(limits.within(depth=space.depth, nodes=space.nodes)))
+            prices.append(Price(Limits(wish.depth, wish.nodes, wish.width, wish.p_min).within(space)))
         return prices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,6 +43,13 @@ class Draft:
     tree: TokenTree
     laws: Mapping[int, Law] = field(default_factory=dict)
     out: str | None = None
+
+    def keep(self, nodes: Iterable[int]) -> Draft:
+        """The draft without the other nodes, as `TokenTree.keep`. Where a node loses some but not all of its drawn
+        children for being what they are, the rule ``ratio`` is no longer exact."""
+        chosen = sorted({0, *nodes})
+        laws = {new: self.laws[old] for new, old in enumerate(chosen) if old in self.laws}
+        return Draft(self.tree.keep(chosen), laws, self.out)
 
     @classmethod
     def nothing(cls, ask: Ask, out: str | None = None) -> Draft:

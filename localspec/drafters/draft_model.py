@@ -11,11 +11,12 @@ target draws if it shares the draft's opinion, so acceptance rises and the text 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from localspec.backends.base import Rows, Target, Work
 from localspec.drafters.base import Ask, Draft, Features
 from localspec.drafters.growth import Growth
+from localspec.errors import OutOfMemory
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
 
@@ -51,8 +52,21 @@ class DraftModel:
         pass
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        try:
+            return self._propose(asks)
+        except OutOfMemory:
+            self._forget_all_but({ask.seq for ask in asks})
+            return self._propose(asks)
+
+    def _forget_all_but(self, asked: Set[int]) -> None:
+        """Makes room: conversations that nobody asks about are read again when somebody does."""
+        for seq in self._lanes.keys() - asked:
+            self.truncate(seq, 0)
+
+    def _propose(self, asks: Sequence[Ask]) -> list[Draft]:
         drafts: dict[int, Draft] = {}
         growths = []
+        branches = self._branches(len(asks))
         for ask in asks:
             self._settle(ask.seq)
             depth = self._depth(ask)
@@ -63,11 +77,24 @@ class DraftModel:
                 continue
             self._catch_up(ask)
             read = self._model.n_past(self._lanes[ask.seq])
-            growths.append(Growth(ask, ask.tokens[read:], depth, self._pairing, NAME))
-        self._grow(growths)
+            growths.append(Growth(ask, ask.tokens[read:], depth, self._pairing, NAME, branches))
+        try:
+            self._grow(growths)
+        except BaseException:
+            for growth in growths:
+                self._settle(growth.ask.seq)
+            raise
         for growth in growths:
             drafts[growth.ask.seq] = growth.draft()
         return [drafts[ask.seq] for ask in asks]
+
+    def _branches(self, sharers: int) -> int:
+        """Branches that each of ``sharers`` trees may have, and so nodes of one of its levels."""
+        caps = self._model.caps
+        if not caps.trees:
+            return 1
+        spare = max(caps.max_leaves - caps.max_sequences, 0)  # every open sequence holds one
+        return max(min(caps.max_rows // sharers, 1 + spare // sharers), 1)
 
     def _depth(self, ask: Ask) -> int:
         # Guesses of the last level are not decoded: a tree of depth d takes width · (d - 1) cells past the text.
@@ -86,8 +113,11 @@ class DraftModel:
     def _grow(self, growths: Sequence[Growth]) -> None:
         while active := [growth for growth in growths if growth.wants_pass]:
             work = [growth.work(self._lanes[growth.ask.seq]) for growth in active]
-            for growth, rows in zip(active, self._model.forward(work), strict=True):
-                self._growing[growth.ask.seq] = growth
+            for growth in active:
+                self._growing.pop(growth.ask.seq, None)  # a pass that fails leaves nothing of its trees
+            results = self._model.forward(work)
+            self._growing.update((growth.ask.seq, growth) for growth in active)
+            for growth, rows in zip(active, results, strict=True):
                 growth.take(rows)
 
     def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:

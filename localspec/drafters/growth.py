@@ -18,14 +18,17 @@ class Growth:
 
     Two trees live side by side. The *guesses*: every candidate, rooted at the pending token. The *decoded* nodes: the
     text that the draft model has yet to read (the pending token last), then those guesses that were grown further,
-    in the order they went into its cache.
+    in the order they went into its cache, over ``branches`` branches at most.
     """
 
-    def __init__(self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str) -> None:
+    def __init__(
+        self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str, branches: int
+    ) -> None:
         self.ask = ask
         self._depth = depth
         self._pairing = pairing
         self._source = source
+        self._free_branches = branches - 1  # the first child of a node runs on in its parent's branch
         self._draws = ask.rule == "ratio" and not ask.state.greedy
         self._laws: dict[int, Law] = {}
         self._tokens, self._parents, self._scores = [unread[-1]], [-1], [1.0]
@@ -60,12 +63,24 @@ class Growth:
                 fresh.append(self._add(node, token, score))
         limits = self.ask.price.limits
         if fresh and self._depths[fresh[0]] < self._depth and len(self._tokens) - 1 < limits.nodes * limits.width:
-            grown = sorted(fresh, key=lambda node: (-self._reach[node], node))[: limits.width]
-            self._frontier = grown
-            for node in grown:
-                self._decode(node)
+            self._frontier = self._grow_on(fresh)
         else:
             self._frontier = []
+
+    def _grow_on(self, fresh: Sequence[int]) -> list[int]:
+        """Decodes the likeliest guesses of a level, as many as asked for and as there are branches for."""
+        grown: list[int] = []
+        extended: set[int] = set()
+        for node in sorted(fresh, key=lambda node: (-self._reach[node], node))[: self.ask.price.limits.width]:
+            parent = self._parents[node]
+            if parent in extended:
+                if self._free_branches < 1:
+                    continue
+                self._free_branches -= 1
+            extended.add(parent)
+            self._decode(node)
+            grown.append(node)
+        return grown
 
     def _children(self, node: int, row: Row) -> list[tuple[int, float]]:
         """The children worth keeping under ``node``, best first, with the chance that they hold."""

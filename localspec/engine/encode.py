@@ -20,7 +20,8 @@ def encode(request: GenerationRequest, vocab: Vocab, template: ChatTemplate | No
     tokens = _tokens(request, vocab, template)
     if not tokens:
         raise UsageError(
-            "the prompt is empty and this model has no token that opens a text", hint="Give a prompt (-p, -f or stdin)."
+            "the prompt is empty and this model has no token that opens a text",
+            hint="Give a prompt (-p, -f or stdin).",
         )
     if len(tokens) > n_ctx:
         raise UsageError(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from localspec.backends.base import Rows, Target, Work
 from localspec.chat import ChatTemplate
 from localspec.control.price import FixedController, Limits, Price
+from localspec.control.threads import ThreadTuner
 from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
 from localspec.engine.encode import encode, text_stream
@@ -37,6 +38,7 @@ class Engine:
         drafters: sources of guesses, in order of preference; none for plain decoding.
         template: the model's chat template, for requests with messages.
         info: what front ends show of it.
+        threads: picks the thread count of every pass; ``None`` leaves it alone.
         prompt_chunk: prompt tokens read in one pass.
     """
 
@@ -48,6 +50,7 @@ class Engine:
         template: ChatTemplate | None = None,
         info: EngineInfo | None = None,
         controller: FixedController | None = None,
+        threads: ThreadTuner | None = None,
         prompt_chunk: int = 256,
     ) -> None:
         self.target = target
@@ -56,6 +59,7 @@ class Engine:
         self._template = template
         self.info = info or self._bare_info()
         self._controller = controller or FixedController()
+        self._threads = threads
         self._prompt_chunk = min(prompt_chunk, target.caps.max_rows)
         self._waiting: deque[Answer] = deque()
         self._running: list[Answer] = []
@@ -135,11 +139,13 @@ class Engine:
         self._admit()
         try:
             self._read_prompts()
-            ready = self._with_room([answer for answer in self._running if answer.ready(self.target)])
+            ready = self._with_room([one for one in self._running if not one.over and one.ready(self.target)])
             if ready:
                 self._decode(ready)
-        except Cancelled:
-            pass  # the next round finds out who
+        except Cancelled:  # the next round finds out who
+            for answer in self._running:
+                if not answer.over:
+                    self._slots.cut(answer.slot, len(answer.slot.tokens))
         except BaseException:
             self._abort()
             raise
@@ -175,10 +181,13 @@ class Engine:
         if caps.rollback is not None:
             return Limits(depth=0, nodes=0)
         cells = (caps.n_ctx - self._slots.cells_used) // sharers
-        nodes = min(caps.max_outputs // sharers, cells) - 1
-        if answer.request.spec.width > 1:
-            nodes = min(nodes, caps.max_leaves // sharers)
-        return Limits(depth=nodes if answer.left is None else min(answer.left - 1, nodes), nodes=nodes)
+        nodes = min(caps.max_outputs // sharers - 1, cells)
+        wide = caps.trees and answer.request.spec.width > 1
+        if wide:
+            # Every open sequence holds a branch, whether it is in this pass or not.
+            nodes = min(nodes, 1 + max(caps.max_leaves - caps.max_sequences, 0) // sharers)
+        depth = nodes if answer.left is None else min(answer.left - 1, nodes)
+        return Limits(depth, nodes, width=nodes if wide else 1)
 
     # -- propose
 
@@ -197,7 +206,8 @@ class Engine:
     def _pass_on_notices(self) -> None:
         owners = {answer.slot.seq: answer for answer in self._running}
         for seq, text in self._panel.notices():
-            owners[seq].notice(text)
+            if seq in owners:  # an answer may have left while its notice waited
+                owners[seq].notice(text)
 
     # -- verify
 
@@ -211,12 +221,20 @@ class Engine:
 
     def _forward(self, answers: list[Answer], drafts: list[Draft]) -> list[Rows]:
         needs = self._panel.needs
-        return self.target.forward(
-            [
-                Work(answer.slot.seq, draft.tree, features=needs)
-                for answer, draft in zip(answers, drafts, strict=True)
-            ]
-        )
+        work = [Work(a.slot.seq, draft.tree, features=needs) for a, draft in zip(answers, drafts, strict=True)]
+        wall, cpu = time.perf_counter(), time.process_time()
+        rows = self.target.forward(work)
+        self._tune_threads(work, time.perf_counter() - wall, time.process_time() - cpu)
+        return rows
+
+    def _tune_threads(self, work: list[Work], wall: float, cpu: float) -> None:
+        if self._threads is None:
+            return
+        before = self._threads.threads
+        now = self._threads.observe(sum(len(item.tree) for item in work), wall, cpu)
+        if now != before:
+            self.target.set_threads(now)
+            self._panel.set_threads(now)
 
     # -- commit
 
@@ -226,7 +244,6 @@ class Engine:
         self.target.commit(seq, (0, *path))
         self._panel.observe(seq, tree, path, rows)
         if answer.over:
-            self._slots.cut(answer.slot, len(answer.slot.tokens))
             self._slots.release(answer.slot)
 
     # -- requests come and go
@@ -234,13 +251,10 @@ class Engine:
     def _admit(self) -> None:
         while self._waiting:
             answer = self._waiting[0]
-            slot = self._slots.take(answer.prompt)
-            if slot is None:
+            slot = self._slots.take(answer.prompt) if self._slots.fits(answer.prompt) else None
+            if slot is None:  # others run; there is room when they are done
                 return
-            reused = self.target.n_past(slot.seq)
-            if not self._slots.make_room(len(answer.prompt) - reused):
-                self._slots.release(slot)  # others run; there is room when they are done
-                return
+            self._slots.make_room()
             self._waiting.popleft()
             self._running.append(answer)
             params = answer.request.sampling
@@ -251,7 +265,7 @@ class Engine:
                 end_tokens=self.target.vocab.end_tokens,
                 n_ctx=self.target.caps.n_ctx,
             )
-            answer.admit(slot, reused, state, text_stream(answer.request, self.target.vocab))
+            answer.admit(slot, self.target.n_past(slot.seq), state, text_stream(answer.request, self.target.vocab))
             if answer.left == 0:
                 answer.stop("length")
                 self._slots.release(slot)
@@ -284,13 +298,12 @@ class Engine:
                 answer.prompt_read(self.target.n_past(item.seq))
 
     def _with_room(self, answers: list[Answer]) -> list[Answer]:
-        """Those with a cell left for their pending token; the others end here."""
-        self._slots.make_room(len(answers))
-        cells = self.target.caps.n_ctx - self._slots.cells_used
-        for answer in answers[cells:]:
-            answer.stop("length")
-            self._slots.release(answer.slot)
-        return answers[:cells]
+        """Those with a cell left for their pending token; the last to come end here."""
+        while answers and not self._slots.make_room():
+            *answers, last = answers
+            last.stop("length")
+            self._slots.release(last.slot)
+        return answers
 
     def _abort(self) -> None:
         """Something came up in the middle of a round: no cache can be trusted."""
@@ -314,16 +327,18 @@ class Engine:
 
 
 def _usable(draft: Draft, min_depth: int, end_tokens: frozenset[int]) -> Draft:
-    """The draft without guesses behind an end token, and none at all if it is shorter than asked for."""
+    """The draft without guesses behind an end token, and none at all if it is shorter than asked for.
+
+    Drawn guesses are never dropped for being short: what becomes of a draft may not depend on what was drawn.
+    """
     tree = draft.tree
-    ends = [node for node in range(1, len(tree)) if tree.tokens[node] in end_tokens]
-    if any(tree.children[node] for node in ends):
-        behind = set(ends)
-        for node in range(1, len(tree)):
-            if tree.parents[node] in behind:
-                behind.add(node)
-        tree = tree.keep(node for node in range(len(tree)) if node not in behind or node in ends)
-        draft = Draft(tree)
-    if tree.draft_n and max(tree.depths) < min_depth:
-        draft = Draft(TokenTree.root(tree.tokens[0]))
+    buried: set[int] = set()
+    for node in range(1, len(tree)):
+        parent = tree.parents[node]
+        if parent in buried or (parent and tree.tokens[parent] in end_tokens):
+            buried.add(node)
+    if buried:
+        draft = draft.keep(node for node in range(len(tree)) if node not in buried)
+    if not draft.laws and draft.tree.draft_n and max(draft.tree.depths) < min_depth:
+        return Draft(TokenTree.root(tree.tokens[0]))
     return draft

@@ -11,27 +11,31 @@ from localspec.types import Event, Failed, Finished
 class Handle:
     """Iterate it to drive the engine and get the events. Leaving the loop early cancels the request."""
 
-    def __init__(
-        self, number: int, events: deque[Event], pump: Callable[[], None], cancel: Callable[[], None]
-    ) -> None:
+    def __init__(self, number: int, events: deque[Event], pump: Callable[[], None], cancel: Callable[[], None]) -> None:
         self.number = number
         self._events = events
         self._pump = pump
         self._cancel = cancel
+        self._over = False
 
     def __iter__(self) -> Iterator[Event]:
         try:
-            while True:
+            while not self._over:
                 while not self._events:
                     self._pump()
-                event = self._events.popleft()
-                if isinstance(event, Finished | Failed):
-                    yield event
-                    return
-                yield event
+                yield self._next()
         finally:
             self._cancel()
 
     def cancel(self) -> None:
         """From any thread: stops the answer within one pass; `Finished` with reason ``cancelled`` follows."""
         self._cancel()
+
+    def drain(self) -> list[Event]:
+        """The events that are ready, for an owner of the engine that calls `Engine.step` itself."""
+        return [self._next() for _ in range(len(self._events))]
+
+    def _next(self) -> Event:
+        event = self._events.popleft()
+        self._over = isinstance(event, Finished | Failed)
+        return event

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from localspec.backends.base import Rows
 from localspec.drafters.base import Ask, Draft, Drafter, Features
@@ -45,13 +46,16 @@ class Panel:
             drafter.close(seq)
 
     def truncate(self, seq: int, n: int) -> None:
-        self._out.pop(seq, None)  # what paused a drafter may be gone with the text
         for drafter in self._drafters:
             drafter.truncate(seq, n)
 
+    def resume(self, seq: int) -> None:
+        """A new prompt: what paused a drafter may be gone."""
+        self._out.pop(seq, None)
+
     def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
-        for drafter in self._drafters:
-            if drafter.name not in self._out[seq]:
+        for drafter in self._heeding(seq):
+            with self._pausing(drafter, seq):
                 drafter.prefill(seq, tokens, features)
 
     def propose(self, asks: Sequence[Ask], types: Sequence[tuple[str, ...] | None]) -> list[Draft]:
@@ -68,7 +72,7 @@ class Panel:
                 for i, ask in enumerate(asks)
                 if not ask.price.limits.none
                 and drafter.name not in self._out[ask.seq]
-                and (types[i] is None or drafter.name in types[i])
+                and _chosen(drafter.name, types[i])
                 and (ask.rule == "draw" or drafts[i].tree.draft_n == 0)
             ]
             for i, more in zip(wanted, self._ask(drafter, [asks[i] for i in wanted]), strict=True):
@@ -80,22 +84,37 @@ class Panel:
         if not asks:
             return []
         try:
-            drafts = drafter.propose(asks)
+            drafts = [_fit(draft, ask) for draft, ask in zip(drafter.propose(asks), asks, strict=True)]
         except Cancelled:
             raise
         except Exception as error:
             log.exception("drafter %s failed", drafter.name)
-            reason = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
-            drafts = [Draft.nothing(ask, out=reason) for ask in asks]
+            drafts = [Draft.nothing(ask, out=_reason(error)) for ask in asks]
         for ask, draft in zip(asks, drafts, strict=True):
             if draft.out is not None:
-                self._out[ask.seq].add(drafter.name)
-                self._notices.append((ask.seq, f"{drafter.name} is paused: {draft.out}"))
+                self._pause(drafter, ask.seq, draft.out)
         return drafts
 
+    def _heeding(self, seq: int) -> list[Drafter]:
+        """The drafters that are not paused for ``seq``."""
+        return [drafter for drafter in self._drafters if drafter.name not in self._out[seq]]
+
+    def _pause(self, drafter: Drafter, seq: int, reason: str) -> None:
+        self._out[seq].add(drafter.name)
+        self._notices.append((seq, f"{drafter.name} is paused: {reason}"))
+
+    @contextmanager
+    def _pausing(self, drafter: Drafter, seq: int) -> Iterator[None]:
+        """What a drafter fails to take in pauses it. An interrupt does too: the target has read on already."""
+        try:
+            yield
+        except Exception as error:
+            log.exception("drafter %s failed", drafter.name)
+            self._pause(drafter, seq, _reason(error))
+
     def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
-        for drafter in self._drafters:
-            if drafter.name not in self._out[seq]:
+        for drafter in self._heeding(seq):
+            with self._pausing(drafter, seq):
                 drafter.observe(seq, tree, path, rows)
 
     def notices(self) -> list[tuple[int, str]]:
@@ -116,9 +135,34 @@ class Panel:
             drafter.close_all()
 
 
+def _chosen(name: str, types: tuple[str, ...] | None) -> bool:
+    return types is None or name in types
+
+
 def _join(ours: Draft, more: Draft, ask: Ask) -> Draft:
     if more.tree.draft_n == 0:
         return ours
     if ours.tree.draft_n == 0:
         return more
-    return Draft(ours.tree.merge(more.tree).top(ask.price.limits.nodes))
+    return _fit(Draft(ours.tree.merge(more.tree)), ask)
+
+
+def _fit(draft: Draft, ask: Ask) -> Draft:
+    """The draft within the limits that were asked for.
+
+    Raises:
+        ValueError: it is over another token than the pending one, or of drawn guesses, which cannot be cut.
+    """
+    if draft.tree.tokens[0] != ask.tokens[-1]:
+        raise ValueError("guesses over a token that is not pending")
+    limits = ask.price.limits
+    tree = draft.tree.cut(limits.depth).narrow(limits.width).top(limits.nodes)
+    if tree is draft.tree:
+        return draft
+    if draft.laws:
+        raise ValueError("more guesses were drawn than asked for")
+    return Draft(tree, out=draft.out)
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"

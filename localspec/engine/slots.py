@@ -34,15 +34,21 @@ class Slots:
 
     @property
     def cells_used(self) -> int:
-        """Cells of the target's cache in use; a shared prefix counts for each that shares it."""
-        return sum(self._target.n_past(slot.seq) for slot in self._slots)
+        """Cells of the target's cache in use or promised: the whole text of a running conversation, what is left of
+        the others. A shared prefix counts for each that shares it."""
+        return sum(len(slot.tokens) if slot.busy else self._target.n_past(slot.seq) for slot in self._slots)
+
+    def fits(self, prompt: Sequence[int]) -> bool:
+        """Whether there is room for ``prompt`` beside the running conversations."""
+        running = sum(len(slot.tokens) for slot in self._slots if slot.busy)
+        return running + len(prompt) <= self._target.caps.n_ctx
 
     def take(self, prompt: Sequence[int]) -> Slot | None:
         """A slot for ``prompt`` whose cache holds as much of it as any conversation can offer, all but the last
         token at most. ``None``: every slot is busy."""
         source, shared = self._best_source(prompt)
         free = len(self._slots) < self._target.caps.max_sequences
-        if source is not None and not source.busy and (not free or shared == self._target.n_past(source.seq)):
+        if source is not None and not source.busy and shared == self._target.n_past(source.seq):
             slot = source
             self.cut(slot, shared)
         elif free:
@@ -53,6 +59,7 @@ class Slots:
                 return None
             slot = max(idle, key=lambda slot: (self._shared(slot, prompt), -slot.used))
             self.cut(slot, self._shared(slot, prompt))
+        self._panel.resume(slot.seq)
         self._clock += 1
         slot.busy, slot.used, slot.tokens = True, self._clock, list(prompt)
         return slot
@@ -90,6 +97,7 @@ class Slots:
 
     def release(self, slot: Slot) -> None:
         """The answer is over; the conversation stays for the next turn."""
+        self.cut(slot, len(slot.tokens))
         slot.busy = False
 
     def drop(self, slot: Slot) -> None:
@@ -98,9 +106,9 @@ class Slots:
         self._target.close(slot.seq)
         self._panel.close(slot.seq)
 
-    def make_room(self, cells: int) -> bool:
-        """Drops idle conversations, the longest unused first, until ``cells`` are free."""
+    def make_room(self) -> bool:
+        """Drops idle conversations, the longest unused first, until the running ones have the cells of their text."""
         idle = sorted((slot for slot in self._slots if not slot.busy), key=lambda slot: slot.used)
-        while self._target.caps.n_ctx - self.cells_used < cells and idle:
+        while self.cells_used > self._target.caps.n_ctx and idle:
             self.drop(idle.pop(0))
-        return self._target.caps.n_ctx - self.cells_used >= cells
+        return self.cells_used <= self._target.caps.n_ctx

@@ -49,9 +49,7 @@ def _count(ids: Tokens, counts: NDArray[np.int64], token: int, by: int) -> tuple
     at = int(ids.searchsorted(token))
     if at == len(ids) or ids[at] != token:
         new = np.array((token,), dtype=np.int32), np.array((by,), dtype=np.int64)
-        return np.concatenate((ids[:at], new[0], ids[at:])), np.concatenate(
-            (counts[:at], new[1], counts[at:])
-        )
+        return np.concatenate((ids[:at], new[0], ids[at:])), np.concatenate((counts[:at], new[1], counts[at:]))
     if counts[at] + by == 0:
         return np.concatenate((ids[:at], ids[at + 1 :])), np.concatenate((counts[:at], counts[at + 1 :]))
     counts = counts.copy()

@@ -18,8 +18,8 @@ class ResidualDraw:
 
     Args:
         target: p, the request's distribution at the node.
-        law: q, what the candidates were drawn from without replacement, or ``None`` if they were chosen without
-            chance; then each stands with its probability p(x): the same test with all of q on x.
+        law: q, what the candidates were drawn from without replacement, or ``None`` if no chance chose them;
+            then each stands with its probability p(x): the same test with all of q on x.
         seed, index: of the output position; with the rank of a candidate they key the noise of its test.
         node: keys the noise of the draw from what is left.
     """
@@ -61,7 +61,7 @@ class ResidualDraw:
         return False
 
     def reject(self, token: int) -> None:
-        """Takes out a candidate that did not stand: p becomes max(p - q, 0), q loses ``token``, both normalised."""
+        """Takes out a candidate that failed: p becomes max(p - q, 0), q loses ``token``, both normalised."""
         if self._law is None or self._q is None:
             rest = np.where(self._ids == token, 0.0, self._p)
         else:

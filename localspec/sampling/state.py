@@ -145,9 +145,7 @@ class SamplerState:
         scores = self._scores(row[:allowed])
         return filters.to_law(filters.top_k(scores, GREEDY_CANDIDATES) if self.greedy else scores)
 
-    def draft_noise(
-        self, ids: NDArray[np.int32] | Sequence[int], *, ahead: int, salt: int = 0
-    ) -> NDArray[np.float64]:
+    def draft_noise(self, ids: NDArray[np.int32] | Sequence[int], *, ahead: int, salt: int = 0) -> NDArray[np.float64]:
         """Gumbel noise for drawing guesses under the rule ``ratio``, independent of all noise the target
         uses. ``salt`` tells nodes of one depth apart."""
         return gumbel(self.seed, Stream.DRAFT, self.index + ahead, ids, salt)

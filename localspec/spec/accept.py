@@ -50,7 +50,9 @@ def accept_by_draw(
         draw: ``draw(state, node)`` → the target's token after ``node``.
         advance: ``advance(state, node, token)`` → the state after ``token`` was decided at ``node``.
     """
-    node, path, tokens, tested = 0, [], [], 0
+    node, tested = 0, 0
+    path: list[int] = []
+    tokens: list[int] = []
     while True:
         token = draw(state, node)
         tokens.append(token)
@@ -90,16 +92,18 @@ def accept_by_ratio(
             children of ``node`` were drawn from.
         advance: ``advance(state, node, token)`` → the state after ``token`` was decided at ``node``.
     """
-    node, path, tokens, tested = 0, [], [], 0
+    node, tested = 0, 0
+    path: list[int] = []
+    tokens: list[int] = []
     while True:
         left = target(state, node)
         tested += bool(tree.children[node])
-        for rank, (token, child) in enumerate(tree.children[node].items()):
-            if left.accepts(token, rank):
-                break
-        else:
+        candidates = enumerate(tree.children[node].items())
+        child = next((child for rank, (token, child) in candidates if left.accepts(token, rank)), None)
+        if child is None:
             tokens.append(left.draw())
             return Acceptance(tuple(path), tuple(tokens), tested)
+        token = tree.tokens[child]
         tokens.append(token)
         path.append(child)
         node, state = child, advance(state, node, token)

@@ -55,9 +55,7 @@ class TokenTree:
         return cls((token,), (-1,), (1.0,), ("",))
 
     @classmethod
-    def chain(
-        cls, tokens: Sequence[int], scores: Sequence[float] | None = None, source: str = ""
-    ) -> TokenTree:
+    def chain(cls, tokens: Sequence[int], scores: Sequence[float] | None = None, source: str = "") -> TokenTree:
         """``tokens[0]`` pending, each later token a child of the one before. ``scores`` fits ``tokens[1:]``."""
         n = len(tokens)
         rest = tuple(scores) if scores is not None else (1.0,) * (n - 1)
@@ -150,6 +148,14 @@ class TokenTree:
         if depth >= max(self.depths):
             return self
         return self.keep(node for node in range(len(self)) if self.depths[node] <= depth)
+
+    def narrow(self, width: int) -> TokenTree:
+        """At most ``width`` children a node, the likeliest; what hangs below the others goes with them."""
+        kept = {0}
+        for node, kids in enumerate(self.children):
+            if node in kept:
+                kept.update(sorted(kids.values(), key=lambda kid: (-self.scores[kid], kid))[: max(width, 0)])
+        return self if len(kept) == len(self) else self.keep(kept)
 
     def merge(self, other: TokenTree) -> TokenTree:
         """Both trees over the same root. A guess that both make stands once, with the higher score and the

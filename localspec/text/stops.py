@@ -35,9 +35,7 @@ class StopFinder:
         match the bytes returned end where it starts; the matched bytes and what follows are gone.
         """
         window = self.held + piece
-        found = [
-            (start, -len(needle), stop) for stop, needle in self._stops if (start := window.find(needle)) >= 0
-        ]
+        found = [(start, -len(needle), stop) for stop, needle in self._stops if (start := window.find(needle)) >= 0]
         if found:
             start, _, stop = min(found)
             self.held = b""

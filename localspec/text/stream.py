@@ -46,9 +46,7 @@ class TextStream:
         end_ids: tokens that end an answer. A token in both maps counts as the stop string.
     """
 
-    def __init__(
-        self, *, stops: Sequence[str], stop_ids: Mapping[int, str], end_ids: Collection[int]
-    ) -> None:
+    def __init__(self, *, stops: Sequence[str], stop_ids: Mapping[int, str], end_ids: Collection[int]) -> None:
         self._finder = StopFinder(stops)
         self._decoder = Utf8Decoder()
         self._stop_ids = dict(stop_ids)

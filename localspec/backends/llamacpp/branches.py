@@ -42,7 +42,8 @@ class IdPool:
                     break
         if not self._free:
             raise EngineError(
-                "no sequence id is left for another branch", hint="Use fewer sequences, or a smaller --spec-tree-width."
+                "no sequence id is left for another branch",
+                hint="Use fewer sequences, or a smaller --spec-tree-width.",
             )
         return self._free.pop()
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from localspec.backends.llamacpp.native import Native
 from localspec.backends.llamacpp.vocab import LlamaVocab
@@ -155,7 +154,8 @@ def load_error(path: Path, lines: list[tuple[int, str]]) -> ModelLoadError | Out
     said = [text.strip() for level, text in lines if level >= logging.ERROR and text.strip()]
     if any("alloc" in text or "out of memory" in text for text in said):
         return OutOfMemory(
-            f"{path.name} does not fit into memory ({said[0]})", hint="Use a smaller quantisation or fewer -ngl layers."
+            f"{path.name} does not fit into memory ({said[0]})",
+            hint="Use a smaller quantisation or fewer -ngl layers.",
         )
     reason = said[0].split("error loading model: ")[-1] if said else "llama.cpp gave no reason"
     reason = reason.split(": ", 1)[-1] if reason.startswith(("llama_", "gguf_")) else reason

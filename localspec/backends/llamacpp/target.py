@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from localspec.backends.base import Row, TargetCaps, Work
+from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
 from localspec.backends.llamacpp.model import CACHE_TYPES, LlamaModel, LlamaOptions, load_error
 from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.vocab import LlamaVocab
+from localspec.control.threads import core_count
 from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory, UsageError
 from localspec.spec.tree import TokenTree
 
@@ -32,6 +33,7 @@ class LlamaTarget:
 
     def __init__(self, model: LlamaModel, options: LlamaOptions, interrupt: InterruptFlag | None = None) -> None:
         self._model = model
+        self._options = options
         self._lib = model.native.lib
         self._flag = interrupt or InterruptFlag()
         self._ctx = self._make_context(model, options, self._flag)
@@ -54,7 +56,7 @@ class LlamaTarget:
             rollback=0 if recurrent else None,
         )
         self._batch = Batch(self._lib, self._caps.max_rows, n_ids)
-        self._row_type = np.dtype((np.float32, (self._caps.n_vocab,)))
+        self._row_type = ctypes.c_float * self._caps.n_vocab
         self._check_first_pass()
 
     @staticmethod
@@ -74,7 +76,7 @@ class LlamaTarget:
         params.n_ubatch = min(options.n_ubatch, params.n_batch)
         params.n_seq_max = options.sequences + self._branches(options)
         params.n_outputs_max = outputs
-        params.n_threads = options.threads or os.cpu_count() or 1
+        params.n_threads = options.threads or core_count()
         params.n_threads_batch = options.threads_batch or params.n_threads
         params.flash_attn_type = _FLASH[options.flash_attn]
         params.type_k = CACHE_TYPES[options.cache_type_k]
@@ -90,13 +92,12 @@ class LlamaTarget:
             return ctx
         said = "; ".join(text.strip() for _, text in lines if "V cache quantization" in text or "flash" in text)
         if said:
-            raise UsageError(
-                f"the cache types do not fit together: {said}", hint="Use -fa on, or leave -ctv at f16."
-            )
+            raise UsageError(f"the cache types do not fit together: {said}", hint="Use -fa on, or leave -ctv at f16.")
         error = load_error(model.path, lines)
         if isinstance(error, OutOfMemory):
             raise OutOfMemory(
-                f"no room for the context of {model.path.name}: {error.message}", hint="Use a smaller -c or -b."
+                f"no room for the context of {model.path.name}: {error.message}",
+                hint="Use a smaller -c or -b.",
             )
         raise error
 
@@ -142,10 +143,10 @@ class LlamaTarget:
     def n_past(self, seq: int) -> int:
         return self._seqs[seq].n_past
 
-    def forward(self, work: Sequence[Work]) -> list[LlamaRows]:
+    def forward(self, work: Sequence[Work]) -> list[Rows]:
         batch = self._batch
         batch.clear()
-        rows = []
+        rows: list[Rows] = []
         try:
             for item in work:
                 rows.append(LlamaRows(self, item, self._add(item)))
@@ -163,7 +164,8 @@ class LlamaTarget:
         seq, tree, batch = self._seqs[item.seq], item.tree, self._batch
         if batch.rows + len(tree) - item.done > self._caps.max_rows:
             raise DecodeError(
-                f"a pass of more than {self._caps.max_rows} rows was asked for", hint="Raise -b or draft fewer tokens."
+                f"a pass of more than {self._caps.max_rows} rows was asked for",
+                hint="Raise -b or draft fewer tokens.",
             )
         ids = seq.place(tree, item.done)
         if tree.is_chain and all(len(ids[node]) == 1 for node in (item.done, len(tree) - 1)):
@@ -187,7 +189,8 @@ class LlamaTarget:
             return Cancelled("the pass was stopped")
         if code == 1:
             return OutOfMemory(
-                f"the context of {self._caps.n_ctx} cells is full", hint="Raise -c, or start a new conversation."
+                f"the context of {self._caps.n_ctx} cells is full",
+                hint="Raise -c, or start a new conversation.",
             )
         if code == -2:
             return OutOfMemory("llama.cpp could not allocate its buffers", hint="Use a smaller -b, -ub or -c.")
@@ -221,12 +224,15 @@ class LlamaTarget:
         self._flag.set(on)
 
     def set_threads(self, n: int) -> None:
-        self._lib.llama_set_n_threads(self._ctx, n, n)
+        # Passes of more than one row run on the second number. What the user fixed stays fixed.
+        one, many = self._options.threads, self._options.threads_batch
+        self._lib.llama_set_n_threads(self._ctx, one or n, many or one or n)
 
     def row(self, index: int) -> Row:
         """Logits of row ``index`` of the last pass, a view."""
         pointer = self._lib.llama_get_logits_ith(self._ctx, index)
-        return np.ctypeslib.as_array(pointer, (self._caps.n_vocab,))
+        cells = self._row_type.from_address(ctypes.addressof(pointer.contents))
+        return np.frombuffer(memoryview(cells), np.float32)
 
     def cells(self, seq: int) -> int:
         """Bytes of state the cache holds for a sequence: linear in its cells, for checks in tests."""
@@ -246,11 +252,15 @@ class LlamaRows:
         self._target = target
         self._rows = rows
         self._from = work.rows_from
+        self._read: dict[int, Row] = {}
 
     def logits(self, node: int) -> Row:
-        if node < self._from:
-            raise KeyError(f"no logits were asked for at node {node}")
-        return self._target.row(self._rows[node])
+        row = self._read.get(node)
+        if row is None:
+            if node < self._from:
+                raise KeyError(f"no logits were asked for at node {node}")
+            row = self._read[node] = self._target.row(self._rows[node])
+        return row
 
     @property
     def features(self) -> Mapping[int, Row]:

@@ -6,6 +6,7 @@ import ctypes
 from functools import cached_property
 from typing import Any
 
+_UNKNOWN, _CONTROL = 1 << 0, 1 << 3  # LLAMA_TOKEN_ATTR_*
 _KINDS = {0: "none", 1: "spm", 2: "bpe", 3: "wpm", 4: "ugm", 5: "rwkv", 6: "plamo2"}
 
 
@@ -52,8 +53,9 @@ class LlamaVocab:
 
     @cached_property
     def control_tokens(self) -> frozenset[int]:
-        is_control, handle = self._lib.llama_vocab_is_control, self._handle
-        return frozenset(t for t in range(self.n_tokens) if is_control(handle, t))
+        # llama.cpp parses the name of an "unknown" token just as it does those of control tokens.
+        attribute, handle = self._lib.llama_vocab_get_attr, self._handle
+        return frozenset(t for t in range(self.n_tokens) if attribute(handle, t) & (_CONTROL | _UNKNOWN))
 
     def text(self, token: int) -> str:
         raw: bytes = self._lib.llama_vocab_get_text(self._handle, token) or b""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localspec.control.threads import ThreadTuner, core_count
 from localspec.drafters.ngram import NgramOptions
 from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
 from localspec.types import EngineInfo
@@ -137,7 +138,8 @@ class _Loader:
             has_template=template is not None,
             warnings=tuple(self._warnings),
         )
-        return Engine(target, drafters, template=template, info=info)
+        tuner = ThreadTuner(core_count()) if options.target.threads is None else None
+        return Engine(target, drafters, template=template, info=info, threads=tuner)
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)
@@ -149,7 +151,9 @@ class _Loader:
             if model is not None and model.gpu_layers
         ]
         if wanted and not native.can_offload:
-            self._warn(f"{' and '.join(wanted)} ignored: this build of llama.cpp has no GPU support, all layers run on the CPU")
+            self._warn(
+                f"{' and '.join(wanted)} ignored: this build of llama.cpp has no GPU support, all layers run on the CPU"
+            )
 
     def _context(self, model: ModelOptions) -> LlamaOptions:
         from localspec.backends.llamacpp import LlamaOptions

@@ -1,0 +1,125 @@
+"""An answer as data and as one line: the names every front end uses for the same numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from localspec.types import Finished, SpecStats, Timings, TokenInfo
+
+
+def timings_record(timings: Timings, stats: SpecStats) -> dict[str, Any]:
+    """llama.cpp's ``timings`` object, with ``draft_n`` and ``draft_n_accepted`` where something was drafted."""
+    computed = timings.prompt_n - timings.cache_n
+    record: dict[str, Any] = {
+        "cache_n": timings.cache_n,
+        "prompt_n": computed,
+        "prompt_ms": _ms(timings.prompt_s),
+        "prompt_per_token_ms": _ms(timings.prompt_s / computed) if computed else None,
+        "prompt_per_second": _ratio(computed, timings.prompt_s),
+        "predicted_n": timings.predicted_n,
+        "predicted_ms": _ms(timings.predicted_s),
+        "predicted_per_token_ms": _ms(1 / timings.tokens_per_second) if timings.tokens_per_second else None,
+        "predicted_per_second": timings.tokens_per_second,
+        "ttft_ms": _ms(timings.ttft_s),
+    }
+    if stats.draft_n:
+        record |= {"draft_n": stats.draft_n, "draft_n_accepted": stats.accepted}
+    return record
+
+
+def speculation_record(stats: SpecStats) -> dict[str, Any]:
+    """Statistics of speculation; rates are ``None`` before there is anything to divide by."""
+    return {
+        "steps": stats.steps,
+        "drafted_steps": stats.drafted_steps,
+        "draft_n": stats.draft_n,
+        "draft_n_accepted": stats.accepted,
+        "tested": stats.tested,
+        "acceptance": stats.acceptance,
+        "alpha": stats.alpha,
+        "mean_accepted_length": stats.mean_length,
+        "tokens_per_step": stats.tokens_per_step,
+        "accepted_per_position": list(stats.accepted_at),
+        "tested_per_position": list(stats.tested_at),
+        "accepted_lengths": list(stats.lengths),
+        "by_drafter": {name: {"draft_n": n, "draft_n_accepted": ok} for name, n, ok in stats.by_source},
+        "draft_ms": _ms(stats.t_draft),
+        "verify_ms": _ms(stats.t_verify),
+        "host_ms": _ms(stats.t_host),
+    }
+
+
+def answer_record(
+    finished: Finished, text: str, tokens: Sequence[TokenInfo], *, model: str, seed: int, logprobs: bool
+) -> dict[str, Any]:
+    """One answer as one JSON object."""
+    record: dict[str, Any] = {
+        "text": text,
+        "finish_reason": finished.reason,
+        "stop": finished.stop,
+        "model": model,
+        "seed": seed,
+        "usage": {
+            "prompt_tokens": finished.timings.prompt_n,
+            "completion_tokens": len(finished.ids),
+            "total_tokens": finished.timings.prompt_n + len(finished.ids),
+        },
+        "tokens": list(finished.ids),
+        "timings": timings_record(finished.timings, finished.stats),
+        "speculation": speculation_record(finished.stats),
+    }
+    if logprobs:
+        record["logprobs"] = [logprob_record(token) for token in tokens]
+    return record
+
+
+def logprob_record(token: TokenInfo) -> dict[str, Any]:
+    """The target's log-probabilities at one position, before temperature and filters."""
+    return {
+        "id": token.id,
+        "bytes": list(token.piece),
+        "logprob": token.logprob,
+        "top_logprobs": [{"id": i, "logprob": logprob} for i, logprob in token.top],
+    }
+
+
+def finite(value: Any) -> Any:
+    """The same data with ``None`` for what JSON has no number for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def status_line(finished: Finished) -> str:
+    """``142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9``"""
+    timings, stats = finished.timings, finished.stats
+    parts = [f"{len(finished.ids)} tok"]
+    if timings.tokens_per_second is not None:
+        parts.append(f"{timings.tokens_per_second:.3g} tok/s")
+    if stats.alpha is None or stats.acceptance is None or stats.mean_length is None:
+        parts.append("nothing drafted")
+    else:
+        parts += [
+            f"α {stats.alpha:.2f}",
+            f"accepted {stats.acceptance:.0%} ({stats.accepted}/{stats.draft_n})".replace("%", " %"),
+            f"length {stats.mean_length:.1f}",
+        ]
+    if timings.cache_n:
+        parts.append(f"{timings.cache_n}/{timings.prompt_n} prompt tokens reused")
+    if finished.reason != "stop":
+        parts.append({"length": "cut: limit reached", "cancelled": "stopped"}.get(finished.reason, finished.reason))
+    return " · ".join(parts)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+def _ratio(n: float, seconds: float) -> float | None:
+    return n / seconds if seconds > 0 else None

@@ -1,0 +1,70 @@
+"""How much speed plain decoding keeps beside a busy machine: ``scripts/busy.py [MODEL]``.
+
+Interleaves quiet and busy stretches of decoding (a CPU hog of as many threads as there are cores runs during the busy
+ones), with automatic threads and with each fixed count, and prints medians and shares.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from localspec.control.threads import core_count
+from localspec.loading import EngineOptions, ModelOptions, load
+from localspec.models.demo import demo_model
+from localspec.types import Finished, GenerationRequest, SamplingParams, SpecParams
+
+HOG = "while True: pass"
+TOKENS, ROUNDS = 160, 3
+
+
+def speed(options: EngineOptions) -> list[float]:
+    """Tokens per second of each round, one engine for all."""
+    request = GenerationRequest(
+        prompt="The history of the town begins",
+        max_tokens=TOKENS,
+        sampling=SamplingParams(temperature=0, ignore_eos=True),
+        spec=SpecParams(depth=0),
+    )
+    speeds = []
+    with load(options) as engine:
+        for _ in range(ROUNDS):
+            for event in engine.submit(request):
+                if isinstance(event, Finished):
+                    speeds.append(event.timings.tokens_per_second or 0.0)
+    return speeds
+
+
+def main() -> None:
+    model = Path(sys.argv[1]) if len(sys.argv) > 1 else demo_model()
+    cores = core_count()
+    base = EngineOptions(ModelOptions(model), n_ctx=512)
+    settings = {"auto": base} | {
+        f"-t {n}": replace(base, target=ModelOptions(model, threads=n)) for n in {1, max(cores // 2, 1), cores}
+    }
+    quiet: dict[str, list[float]] = {name: [] for name in settings}
+    busy: dict[str, list[float]] = {name: [] for name in settings}
+    for _ in range(2):
+        for name, options in settings.items():
+            quiet[name] += speed(options)
+            hogs = [subprocess.Popen([sys.executable, "-c", HOG]) for _ in range(cores)]
+            try:
+                time.sleep(0.2)
+                busy[name] += speed(options)
+            finally:
+                for hog in hogs:
+                    hog.kill()
+                    hog.wait()
+    best = max(median(speeds) for speeds in quiet.values())
+    print(f"{'threads':>8}  {'quiet tok/s':>11}  {'busy tok/s':>10}  {'kept':>5}  {'of best quiet':>13}")
+    for name in settings:
+        q, b = median(quiet[name]), median(busy[name])
+        print(f"{name:>8}  {q:11.1f}  {b:10.1f}  {b / q:5.0%}  {b / best:13.0%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Model files as fixtures. A test that uses one is marked ``real`` by that alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import real_models
+from tests.support.gguf_files import TinyModel, TokenizerKeys
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        # Every fixture here rests on `smol` or `gemma`, and this list holds indirect ones too.
+        if {"smol", "gemma"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.real)
+
+
+@pytest.fixture(scope="session")
+def smol() -> Path:
+    """SmolLM2-135M-Instruct Q4_1: chat template, 49,152 tokens, context 8,192."""
+    return real_models.smol()
+
+
+@pytest.fixture(scope="session")
+def smol_f32(smol: Path) -> Path:
+    """The same model with its weights in F32: little rounding, so logic faults show (540 MB)."""
+    return real_models.smol_in("f32")
+
+
+@pytest.fixture(scope="session")
+def gemma() -> Path:
+    """Gemma-3-270M Q4_K_M: no chat template, 262,144 tokens, sliding window 512."""
+    return real_models.gemma()
+
+
+@pytest.fixture(scope="session")
+def smol_tokenizer(smol: Path) -> TokenizerKeys:
+    """SmolLM2's tokenizer, to write tiny models with: ``TinyModel(...).write(path, smol_tokenizer)``."""
+    return TokenizerKeys.read(smol)
+
+
+@pytest.fixture(scope="session")
+def random_draft(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A draft model for SmolLM2 that is almost always wrong."""
+    return TinyModel().write(tmp_path_factory.mktemp("models") / "random.gguf", smol_tokenizer)

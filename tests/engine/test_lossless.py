@@ -1,0 +1,238 @@
+"""The promise: whoever guesses, and however well, the answer is the target's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localspec.backends.base import Rows, Work
+from localspec.backends.fake import END, FakeTarget, FakeVocab
+from localspec.drafters.base import Ask, Drafter
+from localspec.engine import Engine
+from localspec.spec.tree import TokenTree
+from localspec.types import DEFAULT_SAMPLERS, SamplingParams, SpecParams
+from tests.engine.support import (
+    GREEDY,
+    Scripted,
+    alone,
+    answer,
+    draft_model,
+    fake,
+    ngrams,
+    oracle,
+    plain,
+    request,
+)
+
+few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+#: Drafters for a target of a seed, the draft model being its twin with noise.
+MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
+    "none": lambda target, seed, noise: [],
+    "draft": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise)],
+    "ngram": lambda target, seed, noise: [ngrams()],
+    "both": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1)],
+}
+
+
+@st.composite
+def samplings(draw: st.DrawFn, n_vocab: int) -> SamplingParams:
+    return SamplingParams(
+        temperature=draw(st.sampled_from([0.0, 0.8, 1.5])),
+        top_k=draw(st.sampled_from([0, 1, 3, 40])),
+        top_p=draw(st.sampled_from([1.0, 0.9, 0.3])),
+        min_p=draw(st.sampled_from([0.0, 0.05, 0.4])),
+        typical_p=draw(st.sampled_from([1.0, 0.7])),
+        repeat_penalty=draw(st.sampled_from([1.0, 1.3])),
+        frequency_penalty=draw(st.sampled_from([0.0, 0.4])),
+        presence_penalty=draw(st.sampled_from([0.0, 0.5])),
+        repeat_last_n=draw(st.sampled_from([0, -1, 1, 5, 64])),
+        logit_bias=tuple(draw(st.lists(st.tuples(st.integers(0, n_vocab - 1), st.floats(-4, 4)), max_size=2))),
+        ignore_eos=draw(st.booleans()),
+        min_tokens=draw(st.sampled_from([0, 0, 4, 12])),
+        samplers=tuple(draw(st.permutations(DEFAULT_SAMPLERS))) if draw(st.booleans()) else DEFAULT_SAMPLERS,
+        seed=draw(st.integers(0, 1000)),
+    )
+
+
+SPECS = st.builds(
+    SpecParams,
+    depth=st.integers(1, 6),
+    min_depth=st.sampled_from([0, 0, 2]),
+    p_min=st.sampled_from([0.0, 0.0, 0.3]),
+    nodes=st.sampled_from([1, 3, 8, 16, 40]),
+    width=st.sampled_from([1, 1, 2, 3, 9]),
+)
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@few
+@given(data=st.data(), n_vocab=st.integers(4, 40), seed=st.integers(0, 99), spec=SPECS)
+def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, seed: int, spec: SpecParams) -> None:
+    prompt = data.draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=20))
+    sampling = data.draw(samplings(n_vocab))
+    noise = data.draw(st.sampled_from([0.0, 1.0, 5.0]))
+    wish = request(prompt, sampling=sampling, spec=spec, n=30, logprobs=data.draw(st.sampled_from([None, 0, 3])))
+    target = fake(n_vocab, seed=seed)
+    got = alone(target, wish, MIXES[mix](target, seed, noise))
+    assert got.told == alone(fake(n_vocab, seed=seed), plain(wish)).told
+    assert not got.notices
+
+
+@pytest.mark.parametrize("mix", ["draft", "ngram", "both"])
+@few
+@given(data=st.data(), n_ctx=st.integers(24, 64), spec=SPECS, temperature=st.sampled_from([0.0, 0.9]))
+def test_up_to_the_last_cell(
+    mix: str, data: st.DataObject, n_ctx: int, spec: SpecParams, temperature: float
+) -> None:
+    """E01: near the end of the context trees shrink, then single tokens, then ``length``."""
+    length = data.draw(st.one_of(st.integers(max(n_ctx - 6, 1), n_ctx), st.integers(1, n_ctx)))
+    prompt = [2 + i % 7 for i in range(length)]
+    sampling = SamplingParams(temperature=temperature, ignore_eos=True, seed=3)
+    wish = request(prompt, sampling=sampling, spec=spec)
+    target = fake(n_ctx=n_ctx, sequences=2)
+    got = alone(target, wish, MIXES[mix](target, 0, 0.5))
+    assert got.told == alone(fake(n_ctx=n_ctx), plain(wish)).told
+    assert got.finished.reason == "length"
+    assert len(got.ids) == n_ctx - length + 1
+
+
+def scripted_answers(script: Callable[[tuple[int, ...]], Scripted], spec: SpecParams) -> None:
+    for temperature, seed in ((0.0, 1), (0.8, 2), (1.5, 3)):
+        sampling = SamplingParams(temperature=temperature, seed=seed)
+        wish = request([3, 4, 5, 3], sampling=sampling, spec=spec, n=40, logprobs=2)
+        wanted = alone(fake(9), plain(wish))
+        got = alone(fake(9), wish, [script((3, 4, 5, 3, *wanted.ids))])
+        assert got.told == wanted.told
+
+
+@pytest.mark.parametrize("wrong_after", [None, 0, 1, 2, 5])
+@pytest.mark.parametrize("depth", [1, 5, 30])
+def test_scripted_chains(wrong_after: int | None, depth: int) -> None:
+    def script(text: tuple[int, ...]) -> Scripted:
+        return Scripted(oracle(text, wrong_after=wrong_after, n_vocab=9))
+
+    scripted_answers(script, SpecParams(depth=depth, nodes=60))
+
+
+def test_a_perfect_guess_stands_whole() -> None:
+    wish = request([3, 4, 5, 3], sampling=SamplingParams(temperature=0, ignore_eos=True), n=41)
+    ids = alone(fake(9), plain(wish)).ids
+    spec = SpecParams(depth=5, nodes=60)
+    guided = request([3, 4, 5, 3], sampling=wish.sampling, spec=spec, n=41)
+    got = alone(fake(9), guided, [Scripted(oracle((3, 4, 5, 3, *ids)))])
+    assert got.ids == ids
+    assert got.stats.alpha == 1.0
+    assert got.stats.steps == 7  # 6 tokens a step
+    assert {info.source for info in got.infos} == {"scripted", ""}
+
+
+def full_tree(ask: Ask) -> TokenTree:
+    """Every token below every node, as deep as the limits allow."""
+    limits = ask.price.limits
+    tokens, parents = [ask.tokens[-1]], [-1]
+    depths = [0]
+    for node in range(limits.nodes):
+        if node >= len(tokens) or depths[node] >= limits.depth:
+            break
+        for token in range(9):
+            if len(tokens) <= limits.nodes and token < limits.width:
+                tokens.append(8 - token)
+                parents.append(node)
+                depths.append(depths[node] + 1)
+    n = len(tokens)
+    return TokenTree(tuple(tokens), tuple(parents), (1.0,) * n, ("",) + ("scripted",) * (n - 1))
+
+
+@pytest.mark.parametrize("width", [2, 9])
+def test_trees_of_every_token(width: int) -> None:
+    scripted_answers(lambda text: Scripted(full_tree), SpecParams(depth=3, nodes=31, width=width))
+
+
+def greedy_for_more(ask: Ask) -> TokenTree:
+    """Takes no notice of limits: 8 children a node, 3 levels."""
+    tokens, parents = [ask.tokens[-1]], [-1]
+    for node in range(73):
+        for token in range(1, 9):
+            tokens.append(token)
+            parents.append(node)
+    n = len(tokens)
+    return TokenTree(tuple(tokens), tuple(parents), (1.0,) + (0.1,) * (n - 1), ("",) + ("scripted",) * (n - 1))
+
+
+@pytest.mark.parametrize(("width", "nodes", "depth"), [(1, 3, 3), (2, 16, 2), (9, 31, 3), (3, 16, 1)])
+def test_limits_hold_for_a_drafter_that_ignores_them(width: int, nodes: int, depth: int) -> None:
+    spec = SpecParams(depth=depth, nodes=nodes, width=width)
+    scripted_answers(lambda text: Scripted(greedy_for_more), spec)
+    drafter = Scripted(greedy_for_more)
+    alone(fake(9), request([3, 4], spec=spec, n=20), [drafter])
+    for tree, _ in drafter.seen:
+        assert tree.draft_n <= nodes
+        assert max(tree.depths) <= depth
+        assert max(len(kids) for kids in tree.children) <= width
+
+
+def test_a_chain_is_asked_for_and_two_drafters_disagree() -> None:
+    """A target without trees gets none, even where two chains are merged."""
+    one = Scripted(lambda ask: TokenTree.chain([ask.tokens[-1], 3, 4], source="one"), name="one")
+    two = Scripted(lambda ask: TokenTree.chain([ask.tokens[-1], 5, 6], source="two"), name="two")
+    for spec in (SpecParams(), SpecParams(width=4)):
+        wish = request([3, 4, 5], n=30, spec=spec)
+        assert alone(fake(trees=False), wish, [one, two]).told == alone(fake(), plain(wish)).told
+    assert all(tree.is_chain for tree, _ in one.seen)
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_an_end_token_in_the_middle_of_a_guess(at: int) -> None:
+    """Guesses behind an end token are dropped, those in front of it stand (B01)."""
+
+    def script(text: tuple[int, ...]) -> Scripted:
+        def guess(ask: Ask) -> TokenTree:
+            tokens = list(text[len(ask.tokens) :][:5])
+            tokens[at:at] = [END]
+            return TokenTree.chain([ask.tokens[-1], *tokens], source="scripted")
+
+        return Scripted(guess)
+
+    scripted_answers(script, SpecParams(depth=6, nodes=16))
+
+
+@few
+@given(n_vocab=st.integers(4, 40), seed=st.integers(0, 99), spec=SPECS)
+def test_rule_ratio_is_exact_at_temperature_zero(n_vocab: int, seed: int, spec: SpecParams) -> None:
+    spec = SpecParams(spec.depth, spec.min_depth, spec.p_min, spec.nodes, spec.width, accept="ratio")
+    wish = request([2, 3, 2], spec=spec, n=30, logprobs=1)
+    target = fake(n_vocab, seed=seed)
+    got = alone(target, wish, [draft_model(target, seed=seed, noise=1.0), ngrams()])
+    assert got.told == alone(fake(n_vocab, seed=seed), plain(wish)).told
+
+
+def test_every_depth_zero_is_plain_decoding() -> None:
+    """F06: ``depth=0`` asks no drafter."""
+
+    def never(ask: Ask) -> TokenTree:
+        raise AssertionError("asked")
+
+    drafter = Scripted(never)
+    for spec in (SpecParams(depth=0), SpecParams(nodes=0), SpecParams(types=("none",)), SpecParams(types=())):
+        got = answer(Engine(fake(), [drafter]), request([3, 4], sampling=GREEDY, spec=spec, n=10))
+        assert got.stats.draft_n == 0
+        assert not got.notices
+
+
+def test_idle_conversations_hold_branches_too() -> None:
+    """A tree as wide as the model allows, beside conversations that only wait."""
+
+    class Counting(FakeTarget):
+        def forward(self, work: Sequence[Work]) -> list[Rows]:
+            branches = sum(len(item.tree.leaves) - 1 for item in work) + len(self._cells)
+            assert branches <= self.caps.max_leaves
+            return super().forward(work)
+
+    engine = Engine(Counting(FakeVocab(9), spread=2.0, leaves=8), [Scripted(greedy_for_more)])
+    for token in (3, 4, 5, 6):
+        wish = request([token] * 4, spec=SpecParams(depth=2, nodes=60, width=60), n=10)
+        assert answer(engine, wish).told == alone(fake(9), plain(wish)).told

@@ -1,0 +1,1 @@
+"""Material that tests are made of: model files and where they are kept."""
