@@ -201,7 +201,7 @@ SPEC_OPTIONS = (
         ("--spec-type",),
         str,
         None,
-        "Drafters, a comma list: none, draft-simple, ngram-simple. Not given: draft-simple with -md, else ngram-simple.",
+        "Drafters: none, draft-simple, ngram-simple or a comma list; default draft-simple with -md, else ngram-simple.",
         SPEC,
         "LIST",
     ),

@@ -161,7 +161,7 @@ def run() -> NoReturn:
 
 
 def canonical(arguments: Sequence[str]) -> list[str]:
-    """The same arguments with every alias spelt as the help shows it: other spellings work without crowding the help."""
+    """The same arguments, aliases spelt as the help shows them: other spellings work without crowding it."""
     spelt = {alias: option.flags[-1] for option in GENERATION_OPTIONS for alias in option.aliases}
     flags = [argument.partition("=") for argument in arguments]
     return [spelt.get(flag, flag) + equals + value for flag, equals, value in flags]

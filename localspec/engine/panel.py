@@ -52,6 +52,7 @@ class Panel:
     def resume(self, seq: int) -> None:
         """A new prompt: what paused a drafter may be gone."""
         self._out.pop(seq, None)
+        self._notices = [notice for notice in self._notices if notice[0] != seq]
 
     def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
         for drafter in self._heeding(seq):

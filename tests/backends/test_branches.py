@@ -13,7 +13,7 @@ from localspec.backends.llamacpp.branches import Branches, IdPool
 from localspec.errors import EngineError
 from localspec.spec.tree import TokenTree
 
-few = settings(max_examples=100, deadline=None)
+few = settings(max_examples=60, deadline=None)
 
 
 @dataclass(eq=False)
@@ -256,6 +256,18 @@ def test_a_new_sequence_may_take_a_reserve() -> None:
     two.forward(star(2))
     two.commit((0, 2))
     no_strays(memory, [one, two])
+
+
+def test_reserves_follow_a_truncation() -> None:
+    """An id in reserve knows how much of the prefix it still carries."""
+    memory = Cells()
+    seq = Sequence_(IdPool(4), memory)
+    for keep in (9, 9, 1, 9, 9, 2, 9):
+        seq.truncate(min(keep, len(seq.text)))
+        for _ in range(2):
+            seq.forward(star(3))
+            seq.commit((0, 2))
+    no_strays(memory, [seq])
 
 
 def test_keeping_the_likeliest_branch_touches_the_tail_only() -> None:

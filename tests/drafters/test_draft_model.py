@@ -23,7 +23,7 @@ from localspec.types import AcceptRule, SamplingParams, SpecParams
 from localspec.vocab import Pairing
 from tests.engine.support import answer, draft_model, fake, plain, request
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=40, deadline=None)
 N = 12
 TEXT = [3, 4, 5, 6, 3]
 
@@ -34,7 +34,12 @@ def state_of(temperature: float = 0.0, *, seed: int = 7) -> SamplerState:
 
 
 def ask(
-    limits: Limits, *, seq: int = 0, tokens: Sequence[int] = TEXT, temperature: float = 0.0, rule: AcceptRule = "draw",
+    limits: Limits,
+    *,
+    seq: int = 0,
+    tokens: Sequence[int] = TEXT,
+    temperature: float = 0.0,
+    rule: AcceptRule = "draw",
     row_s: float = 0.0,
 ) -> Ask:
     return Ask(seq, tokens, Price(limits, row_s=row_s), state_of(temperature), rule)

@@ -14,7 +14,7 @@ from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import SamplingParams
 
-few = settings(max_examples=80, deadline=None)
+few = settings(max_examples=50, deadline=None)
 TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=30)
 STATE = SamplerState.start(SamplingParams(), seed=0, prompt=(), end_tokens=(), n_ctx=64)
 WIDE = Limits(depth=9, nodes=99, width=9)

@@ -209,9 +209,7 @@ def check(engine: Engine) -> None:
         cells = target.tokens(slot.seq)
         assert slot.tokens[: len(cells)] == cells
     running = engine._running
-    assert [slot for slot in slots if slot.busy] == sorted(
-        (answer.slot for answer in running), key=slots.index
-    )
+    assert [slot for slot in slots if slot.busy] == sorted((answer.slot for answer in running), key=slots.index)
     for one in running:
         text = one.prompt + one.ids
         assert one.slot.tokens == text

@@ -13,6 +13,7 @@ from localspec.drafters.base import Ask, Draft, Features
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine import Engine
 from localspec.errors import Cancelled, DecodeError, EngineError, LocalspecError, OutOfMemory, UsageError
+from localspec.sampling import Law
 from localspec.spec.tree import TokenTree
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 from localspec.vocab import pair
@@ -197,6 +198,20 @@ def test_guesses_over_another_token_are_no_guesses(script: Callable[[Ask], Token
     assert says in got.notices[0]
 
 
+def test_drawn_guesses_beyond_the_limits_are_no_guesses() -> None:
+    """They cannot be cut: which ones stay would depend on what they are."""
+
+    class Drawing(Scripted):
+        def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+            return [Draft(TokenTree.chain([ask.tokens[-1], *[3] * 9]), {0: Law.certain(3)}) for ask in asks]
+
+    spec = SpecParams(depth=2, accept="ratio")
+    got = alone(fake(), request(PROMPT, sampling=NO_END, spec=spec, n=20), [Drawing(nothing)])
+    assert got.ids == WANTED.ids
+    assert len(got.notices) == 1
+    assert "more guesses were drawn" in got.notices[0]
+
+
 def test_a_drafter_with_a_shorter_context_is_paused_with_one_line() -> None:
     target = fake()
     drafter = draft_model(target, n_ctx=16)
@@ -212,7 +227,8 @@ def test_a_drafter_with_a_shorter_context_is_paused_with_one_line() -> None:
     assert got.stats.alpha == 1.0
 
 
-def test_a_notice_of_an_answer_that_left_is_not_another_s() -> None:
+@pytest.mark.parametrize("prompt", [(2,), (2, 3, 4, 5)], ids=["the slot is taken over", "the slot is idle"])
+def test_a_notice_of_an_answer_that_left_is_not_another_s(prompt: tuple[int, ...]) -> None:
     """A drafter fails for one answer, the step is given up, the answer is cancelled: nobody trips over the line."""
     asked = 0
 
@@ -228,12 +244,13 @@ def test_a_notice_of_an_answer_that_left_is_not_another_s() -> None:
         return nothing(ask)
 
     engine = Engine(fake(), [Scripted(fail, name="failing"), Scripted(stop, name="stopping")])
-    first = engine.submit(request([2], n=9))
+    first = engine.submit(request(prompt, n=9))
     engine.step()
     second = engine.submit(WISH)
     one, two = drain(engine, [first, second])
     assert one.finished.reason == "cancelled"
     assert two.told == WANTED.told
+    assert two.notices == ("failing is paused: ValueError: oh",)  # its own, once
 
 
 class Reader(Scripted):

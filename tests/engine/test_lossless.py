@@ -27,7 +27,7 @@ from tests.engine.support import (
     request,
 )
 
-few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 #: Drafters for a target of a seed, the draft model being its twin with noise.
 MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
@@ -85,9 +85,7 @@ def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, se
 @pytest.mark.parametrize("mix", ["draft", "ngram", "both"])
 @few
 @given(data=st.data(), n_ctx=st.integers(24, 64), spec=SPECS, temperature=st.sampled_from([0.0, 0.9]))
-def test_up_to_the_last_cell(
-    mix: str, data: st.DataObject, n_ctx: int, spec: SpecParams, temperature: float
-) -> None:
+def test_up_to_the_last_cell(mix: str, data: st.DataObject, n_ctx: int, spec: SpecParams, temperature: float) -> None:
     """E01: near the end of the context trees shrink, then single tokens, then ``length``."""
     length = data.draw(st.one_of(st.integers(max(n_ctx - 6, 1), n_ctx), st.integers(1, n_ctx)))
     prompt = [2 + i % 7 for i in range(length)]

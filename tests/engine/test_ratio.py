@@ -15,7 +15,7 @@ from localspec.engine import Engine
 from localspec.types import Finished, SamplingParams, SpecParams
 from tests.engine.support import draft_model, ngrams, request
 
-RUNS = 500
+RUNS = 400
 PROMPT = (2, 3, 2, 3)
 SHAPES = {
     "chain": SpecParams(depth=2, accept="ratio"),

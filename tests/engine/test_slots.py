@@ -51,7 +51,7 @@ WISHES = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(WISHES, min_size=1, max_size=7), st.integers(1, 4))
 def test_answers_together_are_the_answers_alone(wishes: list[GenerationRequest], sequences: int) -> None:
     """H03: more requests than sequences wait for their turn; nobody reads another's words."""
@@ -75,11 +75,9 @@ def test_rules_side_by_side() -> None:
         assert one.told == answer(full_engine(), wish).told
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(WISHES, min_size=1, max_size=8), st.integers(1, 3), st.sampled_from([None, 0, 3]))
-def test_turns_on_each_other_s_prefixes(
-    wishes: list[GenerationRequest], sequences: int, rollback: int | None
-) -> None:
+def test_turns_on_each_other_s_prefixes(wishes: list[GenerationRequest], sequences: int, rollback: int | None) -> None:
     """Continued, forked, cut back or evicted: every answer equals a cold one. ``rollback=0`` is E04."""
     engine = full_engine(n_ctx=64, sequences=sequences, rollback=rollback)
     text: tuple[int, ...] = ()

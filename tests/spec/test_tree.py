@@ -6,11 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.spec.tree import TokenTree
 
+few = settings(max_examples=50, deadline=None)
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
 
 
@@ -47,6 +48,7 @@ def subtrees(tree: TokenTree, n: int) -> list[set[int]]:
     ]
 
 
+@few
 @given(trees())
 def test_depths_paths_mask_and_reach(tree: TokenTree) -> None:
     mask = tree.mask()
@@ -58,6 +60,7 @@ def test_depths_paths_mask_and_reach(tree: TokenTree) -> None:
         assert tree.reach[node] == pytest.approx(np.prod([tree.scores[i] for i in above]))
 
 
+@few
 @given(trees())
 def test_children_leaves_and_chain(tree: TokenTree) -> None:
     parents = set(tree.parents)
@@ -68,6 +71,7 @@ def test_children_leaves_and_chain(tree: TokenTree) -> None:
         assert all(tree.tokens[kid] == token for token, kid in kids.items())
 
 
+@few
 @given(trees(largest=8), st.integers(-1, 9))
 def test_top_is_the_best_subtree_of_its_size(tree: TokenTree, n: int) -> None:
     got = tree.top(n)
@@ -78,18 +82,21 @@ def test_top_is_the_best_subtree_of_its_size(tree: TokenTree, n: int) -> None:
     assert sum(got.reach) == pytest.approx(best)
 
 
+@few
 @given(trees(), st.lists(st.floats(0, 3), min_size=10, max_size=10), st.integers(0, 9))
 def test_top_is_a_tree_even_where_scores_exceed_one(tree: TokenTree, scores: list[float], n: int) -> None:
     tree = TokenTree(tree.tokens, tree.parents, (1.0, *scores[: tree.draft_n]), tree.sources)
     assert edges(tree.top(n)).items() <= edges(tree).items()
 
 
+@few
 @given(trees(), st.integers(-1, 6))
 def test_cut_keeps_what_is_no_deeper(tree: TokenTree, depth: int) -> None:
     shallow = {path: score for path, score in edges(tree).items() if len(path) - 1 <= depth}
     assert edges(tree.cut(depth)) == shallow
 
 
+@few
 @given(trees(root=1), trees(root=1, source="b"))
 def test_merge_is_the_union_with_the_higher_scores(one: TokenTree, other: TokenTree) -> None:
     merged, mirrored = edges(one.merge(other)), edges(other.merge(one))
@@ -98,6 +105,7 @@ def test_merge_is_the_union_with_the_higher_scores(one: TokenTree, other: TokenT
     assert merged == {p: max(ours.get(p, -1.0), theirs.get(p, -1.0)) for p in ours | theirs}
 
 
+@few
 @given(trees(root=1), trees(root=1, source="b"))
 def test_merge_names_the_source_of_the_score(one: TokenTree, other: TokenTree) -> None:
     merged = one.merge(other)
@@ -110,12 +118,14 @@ def test_merge_names_the_source_of_the_score(one: TokenTree, other: TokenTree) -
             assert merged.sources[node] == "a"
 
 
+@few
 @given(trees())
 def test_merge_with_itself_or_its_root_changes_nothing(tree: TokenTree) -> None:
     assert tree.merge(tree) == tree
     assert tree.merge(TokenTree.root(tree.tokens[0])) == tree
 
 
+@few
 @given(trees(), st.data())
 def test_keep_is_the_subtree_of_the_nodes(tree: TokenTree, data: st.DataObject) -> None:
     chosen: set[int] = set()

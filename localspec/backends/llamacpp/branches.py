@@ -113,7 +113,6 @@ class Branches:
         if self._synced[seq_id] < self.n_past:
             self._memory.copy(self.main, seq_id, self._synced[seq_id], self.n_past)
             self._synced[seq_id] = self.n_past
-        self._tips.setdefault(seq_id, -1)
         return seq_id
 
     def commit(self, path: Sequence[int]) -> bool:
