@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.control.threads import ThreadTuner, core_count
+from localspec.control import FixedController, ThreadTuner, core_count
 from localspec.drafters.ngram import NgramOptions
 from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
 from localspec.types import EngineInfo
@@ -139,7 +139,7 @@ class _Loader:
             warnings=tuple(self._warnings),
         )
         tuner = ThreadTuner(core_count()) if options.target.threads is None else None
-        return Engine(target, drafters, template=template, info=info, threads=tuner)
+        return Engine(target, drafters, template=template, info=info, controller=FixedController(tuner))
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)

@@ -5,6 +5,7 @@ Names and spellings are llama.cpp's. Where a default differs from llama.cpp's th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from localspec.types import DEFAULT_SAMPLERS, GenerationRequest, Message, Sampli
 if TYPE_CHECKING:
     from localspec.loading import EngineOptions, ModelOptions
 
+INT_MAX = 2**31 - 1
+#: More make ggml crash.
+MOST_THREADS = 512
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 
@@ -38,19 +42,35 @@ class Option:
     many: bool = False
 
     def check(self, value: Any) -> None:
-        """Raises `UsageError` naming the flag if ``value`` is out of bounds."""
+        """Raises `UsageError` naming the flag if ``value`` is out of bounds, or text of bytes that are not UTF-8."""
         if value is None:
             return
         for one in value if self.many else (value,):
+            if self.kind is str and self.metavar != "FILE":  # names of files may be any bytes
+                self._check_text(one)
             if self.choices and one not in self.choices:
                 raise UsageError(
                     f"{self.flags[-1]} {one} is not possible", hint=f"Use one of {', '.join(self.choices)}."
                 )
-            low = self.least is not None and not one >= self.least
-            high = self.most is not None and not one <= self.most
-            if low or high:
-                bounds = f"at least {self.least:g}" if self.most is None else f"{self.least:g} to {self.most:g}"
-                raise UsageError(f"{self.flags[-1]} {one} is out of range", hint=f"It takes {bounds}.")
+            if self.kind in (int, float):
+                self._check_number(one)
+
+    def _check_text(self, text: str) -> None:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"the text of {self.flags[-1]} is not UTF-8", hint="Convert it first.") from None
+
+    def _check_number(self, number: float) -> None:
+        low = self.least is not None and not number >= self.least
+        high = self.most is not None and not number <= self.most
+        if not (low or high or not math.isfinite(number)):
+            return
+        if self.least is None:
+            bounds = "a finite number"
+        else:
+            bounds = f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
+        raise UsageError(f"{self.flags[-1]} {number} is out of range", hint=f"It takes {bounds}.")
 
 
 MODEL, CONTEXT, SPEC, SAMPLING, TEXT = "Model", "Context", "Speculation", "Sampling", "Generation"
@@ -96,9 +116,10 @@ ENGINE_OPTIONS = (
         CONTEXT,
         "N",
         least=0,
+        most=INT_MAX,
     ),
-    Option("batch_size", ("-b", "--batch-size"), int, 2048, "Rows of one pass at most.", CONTEXT, "N", least=1),
-    Option("ubatch_size", ("-ub", "--ubatch-size"), int, 512, "Rows computed at a time.", CONTEXT, "N", least=1),
+    Option("batch_size", ("-b", "--batch-size"), int, 2048, "Rows of one pass at most.", CONTEXT, "N", least=1, most=INT_MAX),
+    Option("ubatch_size", ("-ub", "--ubatch-size"), int, 512, "Rows computed at a time.", CONTEXT, "N", least=1, most=INT_MAX),
     Option(
         "threads",
         ("-t", "--threads"),
@@ -108,6 +129,7 @@ ENGINE_OPTIONS = (
         CONTEXT,
         "N",
         least=-1,
+        most=MOST_THREADS,
     ),
     Option(
         "threads_batch",
@@ -118,6 +140,7 @@ ENGINE_OPTIONS = (
         CONTEXT,
         "N",
         least=-1,
+        most=MOST_THREADS,
     ),
     Option(
         "threads_draft",
@@ -129,6 +152,7 @@ ENGINE_OPTIONS = (
         "N",
         aliases=("--spec-draft-threads",),
         least=-1,
+        most=MOST_THREADS,
     ),
     Option(
         "threads_batch_draft",
@@ -140,6 +164,7 @@ ENGINE_OPTIONS = (
         "N",
         aliases=("--spec-draft-threads-batch",),
         least=-1,
+        most=MOST_THREADS,
     ),
     Option(
         "flash_attn",
@@ -370,7 +395,7 @@ SAMPLING_OPTIONS = (
         "N",
         least=-1,
     ),
-    Option("repeat_penalty", ("--repeat-penalty",), float, 1.0, "Penalty for repeats; 1 = off.", SAMPLING, "X"),
+    Option("repeat_penalty", ("--repeat-penalty",), float, 1.0, "Penalty for repeats; 1 = off.", SAMPLING, "X", least=1e-6, most=1e6),
     Option(
         "presence_penalty",
         ("--presence-penalty",),
@@ -436,6 +461,15 @@ TEXT_OPTIONS = (
     ),
     Option("system", ("-sys", "--system-prompt"), str, None, "System message.", TEXT, "TEXT"),
 )
+#: Options that do nothing without a draft model, and without the n-gram drafter.
+DRAFT_ONLY = (
+    "gpu_layers_draft",
+    "threads_draft",
+    "threads_batch_draft",
+    "cache_type_k_draft",
+    "cache_type_v_draft",
+)
+NGRAM_ONLY = ("ngram_size_n", "ngram_size_m", "ngram_min_hits")
 GENERATION_OPTIONS = (*ENGINE_OPTIONS, *SPEC_OPTIONS, *SAMPLING_OPTIONS, *TEXT_OPTIONS)
 
 Values = Mapping[str, Any]
@@ -454,17 +488,18 @@ def check_values(options: tuple[Option, ...], values: Values) -> None:
             f"--spec-draft-n-min {values['draft_n_min']} is more than --spec-draft-n-max {values['draft_n_max']}",
             hint="No draft could ever be long enough: lower the one or raise the other.",
         )
-    if values["model_draft"] is None:
-        for name in (
-            "gpu_layers_draft",
-            "threads_draft",
-            "threads_batch_draft",
-            "cache_type_k_draft",
-            "cache_type_v_draft",
-        ):
-            option = next(option for option in options if option.name == name)
-            if values[name] != option.default:
-                raise UsageError(f"{option.flags[0]} is given without a draft model", hint="Give one with -md.")
+    if values["model_draft"] is None and (flag := _first_given(options, values, DRAFT_ONLY)):
+        raise UsageError(f"{flag} is given without a draft model", hint="Give one with -md.")
+    types = values["spec_type"]
+    ngrams = values["model_draft"] is None if types is None else "ngram-simple" in types
+    if not ngrams and (flag := _first_given(options, values, NGRAM_ONLY)):
+        raise UsageError(f"{flag} is given, but nothing guesses by n-grams", hint="Add ngram-simple to --spec-type.")
+
+
+def _first_given(options: tuple[Option, ...], values: Values, names: tuple[str, ...]) -> str | None:
+    """The flag of the first of these options that has not its default value."""
+    given = (option for option in options if option.name in names and values[option.name] != option.default)
+    return next((option.flags[0] for option in given), None)
 
 
 def engine_options(values: Values) -> EngineOptions:
@@ -526,7 +561,7 @@ def _layers(flag: str, given: str) -> int | None:
     """``auto`` is ``None``, ``all`` is -1 as llama.cpp takes it."""
     if given in ("auto", "all"):
         return None if given == "auto" else -1
-    if not given.isdecimal():
+    if not given.isdecimal() or int(given) > INT_MAX:
         raise UsageError(f"{flag} {given} is not a number of layers", hint="Give a number, auto or all.")
     return int(given)
 

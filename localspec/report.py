@@ -44,7 +44,7 @@ def speculation_record(stats: SpecStats) -> dict[str, Any]:
         "accepted_per_position": list(stats.accepted_at),
         "tested_per_position": list(stats.tested_at),
         "accepted_lengths": list(stats.lengths),
-        "by_drafter": {name: {"draft_n": n, "draft_n_accepted": ok} for name, n, ok in stats.by_source},
+        "by_drafter": {one.name: {"draft_n": one.draft_n, "draft_n_accepted": one.accepted} for one in stats.by_source},
         "draft_ms": _ms(stats.t_draft),
         "verify_ms": _ms(stats.t_verify),
         "host_ms": _ms(stats.t_host),
@@ -81,7 +81,7 @@ def logprob_record(token: TokenInfo) -> dict[str, Any]:
         "id": token.id,
         "bytes": list(token.piece),
         "logprob": token.logprob,
-        "top_logprobs": [{"id": i, "logprob": logprob} for i, logprob in token.top],
+        "top_logprobs": [{"id": one.id, "bytes": list(one.piece), "logprob": one.logprob} for one in token.top],
     }
 
 

@@ -112,6 +112,15 @@ class GenerationRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token that might have stood at a position: its bytes and the target's log-probability."""
+
+    id: int
+    piece: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
 class TokenInfo:
     """One emitted token and where it came from.
 
@@ -128,18 +137,21 @@ class TokenInfo:
     draft_p: float | None = None
     target_p: float | None = None
     logprob: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
+    top: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TreeTrace:
-    """The tree of one step as it was verified: for drawing it. Node 0 is the pending token."""
+    """The tree of one step as it was verified: for drawing it. Node 0 is the pending token. ``target_p`` is the
+    target's probability of each node given its parent (``None`` for node 0)."""
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
     scores: tuple[float, ...]
     sources: tuple[str, ...]
     path: tuple[int, ...]
+    pieces: tuple[bytes, ...] = ()
+    target_p: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +172,15 @@ class StepStats:
     t_verify: float
     t_host: float
     tree: TreeTrace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStats:
+    """Guesses of one drafter: nodes verified, nodes accepted."""
+
+    name: str
+    draft_n: int
+    accepted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +206,7 @@ class SpecStats:
     accepted_at: tuple[int, ...] = ()
     tested_at: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
-    by_source: tuple[tuple[str, int, int], ...] = ()
+    by_source: tuple[SourceStats, ...] = ()
 
     @property
     def acceptance(self) -> float | None:

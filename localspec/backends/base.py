@@ -14,10 +14,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
 
 Row = NDArray[np.float32]
+NORMED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class TargetCaps:
 
     ``n_ctx`` cells shared by all sequences, ``n_ctx_train`` the length it was trained for, ``max_rows`` nodes in
     one pass and ``max_outputs`` of them with logits, ``max_sequences`` open at once, ``max_leaves`` branches over
-    all trees of a pass. ``trees`` is false
+    all open sequences, one each at least. ``trees`` is false
     where branches cannot share a prefix; ``rollback`` is how many cells can be taken back (``None``: any number).
     ``feature_layers`` are the layers whose hidden states can be asked for.
     """
@@ -72,9 +74,14 @@ class Rows(Protocol):
         """``[n_vocab]``, float32, for a node computed in this pass and asked for by ``rows_from``."""
         ...
 
+    def draw(self, node: int, state: SamplerState) -> int:
+        """The token that ``state`` draws after ``node``: ``state.draw(logits(node))``, wherever the row lies."""
+        ...
+
     @property
     def features(self) -> Mapping[int, NDArray[np.float32]]:
-        """Layer → ``[nodes computed now, width]``."""
+        """Layer → ``[nodes computed now, width]``, in the order of the nodes. Layer l is the *input* of layer l,
+        `NORMED` the output of the final norm."""
         ...
 
 

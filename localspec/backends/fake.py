@@ -15,6 +15,7 @@ import numpy as np
 
 from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.errors import Cancelled, DecodeError, EngineError, OutOfMemory
+from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 
 END = 0
@@ -230,6 +231,9 @@ class FakeRows:
         if node < max(self._work.rows_from, self._work.done):
             raise KeyError(f"no logits were asked for at node {node}")
         return self._target.scores(self._upto(node))
+
+    def draw(self, node: int, state: SamplerState) -> int:
+        return state.draw(self.logits(node))
 
     @property
     def features(self) -> Mapping[int, Row]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from localspec.cli.diagnostics import Ending, errors_end_the_command
-from localspec.errors import ExitCode
+from localspec.cli.diagnostics import Ending
+from localspec.cli.output import accept_any_text
+from localspec.errors import ExitCode, UsageError
 from localspec.options import GENERATION_OPTIONS, TEXT, Option, Values, check_values
 
 PROMPT_OPTIONS = (
@@ -62,7 +62,6 @@ CHAT_OPTIONS = (
 app = typer.Typer(
     name="localspec",
     help="Chat and completions from GGUF models, with guesses ahead that never change the text.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -88,9 +87,8 @@ def command(
     def register(body: Callable[[Values], int]) -> Callable[[Values], int]:
         def run_command(**values: Any) -> None:
             values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-            with errors_end_the_command(debug=values["debug"]):
-                check_values(options, values)
-                raise Ending(body(values))
+            check_values(options, values)
+            raise Ending(body(values))
 
         parameters = [_parameter(option) for option in options]
         run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -150,14 +148,21 @@ def chat(values: Values) -> int:
     return chat(values)
 
 
-def run() -> NoReturn:
-    """Runs the command line; ends the process with the documented exit code."""
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command line; returns the exit code where nothing had to be run for it (help).
+
+    Raises:
+        Ending: the command is over.
+        LocalspecError: the arguments cannot be read, or what the command raised.
+    """
     signal.signal(signal.SIGTERM, _terminated)
+    accept_any_text()
     try:
-        app(canonical(sys.argv[1:]), prog_name="localspec", standalone_mode=True)
-    except Ending as ending:
-        sys.exit(ending.code)
-    sys.exit(ExitCode.OK)
+        code = app(canonical(arguments), prog_name="localspec", standalone_mode=False)
+    except typer.TyperException as error:
+        where = getattr(getattr(error, "ctx", None), "command_path", "localspec")
+        raise UsageError(error.format_message().rstrip("."), hint=f"See {where} --help.") from None
+    return code or ExitCode.OK
 
 
 def canonical(arguments: Sequence[str]) -> list[str]:

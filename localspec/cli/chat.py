@@ -8,7 +8,7 @@ from localspec.cli.diagnostics import fail, note, one_line, say
 from localspec.cli.output import Output
 from localspec.cli.session import engine_for
 from localspec.cli.source import read_prompt
-from localspec.errors import EngineDied, ExitCode, LocalspecError, UsageError
+from localspec.errors import EngineDied, ExitCode, LocalspecError, ModelError, UsageError
 from localspec.host import HostedEngine
 from localspec.options import Values, request
 from localspec.report import status_line
@@ -30,13 +30,14 @@ def chat(values: Values) -> int:
     output = Output()
     with engine_for(values) as engine:
         if not engine.info.has_template:
-            raise UsageError(
+            raise ModelError(
                 f"{engine.info.target} has no chat template: it is a base model, not a chat model",
                 hint="Use localspec complete, or a model that was tuned for chat.",
             )
         conversation = Conversation(engine, values, output)
         if not interactive or values["single_turn"]:
-            return conversation.turn(first if first is not None else _ask())
+            message = first if first is not None else _ask()
+            return ExitCode.OK if message is None else conversation.turn(message)
         say(_greeting(engine.info))
         return _converse(conversation, first)
 
@@ -46,12 +47,8 @@ def _converse(conversation: Conversation, first: str | None) -> int:
     message = first
     while True:
         if message is None:
-            try:
-                message = _ask()
-            except EOFError:
-                say("")
-                return ExitCode.OK
-        if message.strip() in LEAVE:
+            message = _ask()
+        if message is None or message.strip() in LEAVE:
             return ExitCode.OK
         if message.strip():
             try:
@@ -65,10 +62,22 @@ def _converse(conversation: Conversation, first: str | None) -> int:
         message = None
 
 
-def _ask() -> str:
+def _ask() -> str | None:
+    """The next message; ``None`` at the end of input (ctrl-d)."""
     import readline  # noqa: F401  (line editing and history for input())
 
-    return input("> ")
+    prompt = "> "
+    if not sys.stdout.isatty():  # what goes to a file is the model's text alone
+        say(prompt, end="")
+        prompt = ""
+    while True:
+        try:
+            return input(prompt)
+        except UnicodeDecodeError:
+            fail("that line is not UTF-8 text", "Write it again.")
+        except EOFError:
+            say("")
+            return None
 
 
 def _greeting(info: EngineInfo) -> str:

@@ -20,6 +20,8 @@ def complete(values: Values) -> int:
     """
     if values["json"] and values["jsonl"]:
         raise UsageError("--json and --jsonl are given together", hint="Choose one.")
+    if values["logprobs"] is not None and not (values["json"] or values["jsonl"]):
+        raise UsageError("--logprobs is given, but text has no place for them", hint="Add --json or --jsonl.")
     prompt = read_prompt(values)
     if prompt is None:
         raise UsageError("no prompt is given", hint="Use -p TEXT, -f FILE, or pipe text in.")

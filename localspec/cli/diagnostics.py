@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from localspec.errors import ExitCode, LocalspecError
 
@@ -19,17 +20,15 @@ class Ending(Exception):
         self.code = code
 
 
-def say(text: str) -> None:
+def say(text: str, *, end: str = "\n") -> None:
     """One line for the user, on stderr. A closed stderr is no reason to fail."""
-    try:
-        sys.stderr.write(f"{text}\n")
+    with suppress(AttributeError, OSError, ValueError):  # there is none if it was closed from the start
+        sys.stderr.write(f"{text}{end}")
         sys.stderr.flush()
-    except (OSError, ValueError):
-        pass
 
 
 def note(text: str) -> None:
-    say(f"{PROGRAM}: {text}")
+    say(f"{PROGRAM}: {one_line(text)}")
 
 
 def fail(message: str, hint: str = "") -> None:
@@ -64,7 +63,22 @@ def errors_end_the_command(*, debug: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         raise Ending(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
+        discard_stdout()
         raise Ending(ExitCode.OK) from None
+    except OSError as error:
+        if debug:
+            raise
+        discard_stdout()
+        fail(str(error))
+        raise Ending(ExitCode.RUNTIME) from None
     except MemoryError:
         fail("the machine is out of memory", "Use a smaller model, or a smaller -c.")
         raise Ending(ExitCode.MEMORY) from None
+
+
+def discard_stdout() -> None:
+    """Output that cannot be written: the interpreter flushes once more at exit; let it find something that takes it."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (AttributeError, OSError, ValueError):
+        sys.stdout = None  # type: ignore[assignment]

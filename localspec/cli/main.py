@@ -1,20 +1,34 @@
-"""Entry point of the ``localspec`` command. ``--version`` is answered before anything is imported."""
+"""Entry point of the ``localspec`` command. ``--version`` is answered before the command line is built."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from localspec.cli.diagnostics import Ending, errors_end_the_command
+from localspec.errors import ExitCode
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Runs the command line and leaves with its exit code."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
+    try:
+        with errors_end_the_command(debug="--debug" in sys.argv):
+            code = _run(sys.argv[1:])
+    except Ending as ending:
+        code = ending.code
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments in (["--version"], ["-V"]):
         from localspec import __version__
 
-        print(f"localspec {__version__}")
-        return
+        print(f"localspec {__version__}", flush=True)
+        return ExitCode.OK
     from localspec.cli.app import run
 
-    run()
+    return run(arguments)
 
 
 if __name__ == "__main__":

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from typing import Any
 
 from localspec.cli.diagnostics import printable
+from localspec.errors import LocalspecError
 from localspec.report import finite
 from localspec.types import Event
 
 
-class Output:
-    """Standard output as UTF-8 (or what a terminal can show), flushed at every write.
+def accept_any_text() -> None:
+    """Makes stdout UTF-8, or on a terminal a "?" of what it cannot show: no text is a reason to fail."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is None:
+        return
+    if sys.stdout.isatty():
+        reconfigure(errors="replace")
+    else:
+        reconfigure(encoding="utf-8", errors="replace", newline="\n")
 
-    A closed pipe raises `BrokenPipeError` once; after that nothing is written any more, not even at interpreter exit.
+
+class Output:
+    """Standard output, flushed at every write.
+
+    Raises:
+        BrokenPipeError: nobody reads it, or it was closed from the start.
+        LocalspecError: it cannot be written (a full disk).
     """
 
     def __init__(self) -> None:
+        if sys.stdout is None:
+            raise BrokenPipeError
         self.terminal = sys.stdout.isatty()
-        reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None:
-            if self.terminal:
-                reconfigure(errors="replace")
-            else:
-                reconfigure(encoding="utf-8", errors="replace", newline="\n")
 
     def text(self, text: str) -> None:
         """Model text. On a terminal its control characters are made harmless; a file gets it as it is."""
@@ -45,15 +54,7 @@ class Output:
             sys.stdout.write(text)
             sys.stdout.flush()
         except (BrokenPipeError, ValueError) as error:
-            self._give_up()
             raise BrokenPipeError from error
-
-    def _give_up(self) -> None:
-        # The interpreter flushes stdout once more at exit; let it find something that takes it.
-        try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except (OSError, ValueError):
-            sys.stdout = None
 
 
 def _jsonable(value: Any) -> Any:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localspec.cli.diagnostics import note, one_line
+from localspec.cli.diagnostics import note
 from localspec.host import HostedEngine
 from localspec.options import Values, engine_options
 
@@ -23,7 +23,7 @@ def engine_for(values: Values) -> Iterator[HostedEngine]:
         if shows:
             _clear_line()
         for warning in engine.info.warnings:
-            note(one_line(warning))
+            note(warning)
         yield engine
 
 

@@ -1,7 +1,19 @@
-"""What a row is worth: prices and limits handed to drafters."""
+"""What a row is worth: prices and limits handed to drafters, and the thread count."""
 
-from localspec.control.price import FixedController as FixedController
-from localspec.control.price import Limits as Limits
-from localspec.control.price import Price as Price
-from localspec.control.threads import ThreadTuner as ThreadTuner
-from localspec.control.threads import core_count as core_count
+from __future__ import annotations
+
+from localspec.control.controller import Controller, FixedController, PassRecord, Walk, Wish
+from localspec.control.price import Limits, Price
+from localspec.control.threads import ThreadTuner, core_count
+
+__all__ = [
+    "Controller",
+    "FixedController",
+    "Limits",
+    "PassRecord",
+    "Price",
+    "ThreadTuner",
+    "Walk",
+    "Wish",
+    "core_count",
+]

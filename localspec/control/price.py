@@ -6,10 +6,9 @@ a guess no longer pays: ``reach · token_s > row_s``. With nothing measured, row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.types import SpecParams
+from localspec.spec.tree import TokenTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,10 @@ class Limits:
             self.p_min,
         )
 
+    def fit(self, tree: TokenTree) -> TokenTree:
+        """The likeliest part of ``tree`` within the limits."""
+        return tree.cut(self.depth).narrow(self.width).top(self.nodes)
+
     @property
     def none(self) -> bool:
         return self.depth == 0 or self.nodes == 0
@@ -48,14 +51,3 @@ class Price:
     def pays(self, reach: float) -> bool:
         """Whether a guess that the walk gets to with probability ``reach`` is worth its row."""
         return reach * self.token_s > self.row_s
-
-
-class FixedController:
-    """Hands out the limits of the request, cut down to what the pass has room for: rows are shared evenly."""
-
-    def plan(self, wishes: Sequence[SpecParams], room: Sequence[Limits]) -> list[Price]:
-        """One price a sequence; ``room`` is what cache, context, batch and token limit leave to each."""
-        prices = []
-        for wish, space in zip(wishes, room, strict=True):
-            prices.append(Price(Limits(wish.depth, wish.nodes, wish.width, wish.p_min).within(space)))
-        return prices

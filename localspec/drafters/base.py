@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,6 +51,22 @@ class Draft:
         laws = {new: self.laws[old] for new, old in enumerate(chosen) if old in self.laws}
         return Draft(self.tree.keep(chosen), laws, self.out)
 
+    def usable(self, min_depth: int, end_tokens: Collection[int]) -> Draft:
+        """The draft without guesses behind an end token, and none at all if it is shorter than ``min_depth``.
+
+        Drawn guesses are never dropped for being short: what becomes of a draft may not depend on what was drawn.
+        """
+        tree = self.tree
+        buried: set[int] = set()
+        for node in range(1, len(tree)):
+            parent = tree.parents[node]
+            if parent in buried or (parent and tree.tokens[parent] in end_tokens):
+                buried.add(node)
+        draft = self.keep(node for node in range(len(tree)) if node not in buried) if buried else self
+        if not draft.laws and draft.tree.draft_n and max(draft.tree.depths) < min_depth:
+            return Draft(TokenTree.root(tree.tokens[0]))
+        return draft
+
     @classmethod
     def nothing(cls, ask: Ask, out: str | None = None) -> Draft:
         return cls(TokenTree.root(ask.tokens[-1]), out=out)
@@ -77,17 +93,19 @@ class Drafter(Protocol):
 
     def close(self, seq: int) -> None: ...
 
-    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
-        """The target has read ``tokens`` (a piece of prompt). Features are views: copy or consume."""
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
+        """The target has read ``tokens`` (a piece of prompt) from position ``start`` on. Features are views: copy or
+        consume."""
         ...
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         """One draft an ask, over the pending token as root. A root alone means: no guess."""
         ...
 
-    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
-        """The target has verified ``tree`` and kept the root and ``path`` of it (fewer than the walk accepted where
-        the answer was cut). All rows may be read, rejected ones too, until the target's next pass."""
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        """The target has verified ``tree``, its root at position ``start``, and kept the root and ``path`` of it (fewer
+        than the walk accepted where the answer was cut). All rows may be read, rejected ones too; the target must not
+        be called, since rows of other sequences are yet to be read."""
         ...
 
     def truncate(self, seq: int, n: int) -> None:
@@ -95,7 +113,8 @@ class Drafter(Protocol):
         ...
 
     def lag(self, seq: int, n_past: int) -> int:
-        """How many of the ``n_past`` committed tokens it has yet to read before it can guess."""
+        """How many of the ``n_past`` committed tokens it has yet to read before it can guess. Where it `needs` hidden
+        states, only the target can mend that: the engine has it read them again when the next prompt comes."""
         ...
 
     def interrupt(self, on: bool) -> None:

@@ -47,7 +47,7 @@ class DraftModel:
         self._growing.pop(seq, None)
         self._model.close(self._lanes.pop(seq))
 
-    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         # Read at the first guess: a prompt that is never drafted for costs nothing.
         pass
 
@@ -120,7 +120,7 @@ class DraftModel:
             for growth, rows in zip(active, results, strict=True):
                 growth.take(rows)
 
-    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         growth = self._growing.pop(seq, None)
         if growth is not None:
             self._model.commit(self._lanes[seq], growth.decoded_path([tree.tokens[node] for node in path]))

@@ -90,7 +90,7 @@ class NgramSimple:
     def close(self, seq: int) -> None:
         del self._indexes[seq]
 
-    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         pass
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
@@ -116,7 +116,7 @@ class NgramSimple:
             n += 1
         return n
 
-    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         pass
 
     def truncate(self, seq: int, n: int) -> None:

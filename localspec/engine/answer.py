@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.backends.base import Row, Rows, Target
 from localspec.drafters.base import Draft
@@ -18,6 +21,7 @@ from localspec.spec.accept import Acceptance, accept_by_draw, accept_by_ratio
 from localspec.spec.tree import TokenTree
 from localspec.text.stream import TextStream
 from localspec.types import (
+    Alternative,
     Event,
     Failed,
     Finished,
@@ -72,15 +76,25 @@ class Answer:
 
     # -- admission and prompt
 
-    def admit(self, slot: Slot, reused: int, state: SamplerState, stream: TextStream) -> None:
-        """The request has a slot whose cache holds ``reused`` tokens of the prompt."""
-        self.slot, self.state, self._stream = slot, state, stream
+    def admit(self, slot: Slot, reused: int, start: Callable[[], SamplerState], stream: TextStream) -> None:
+        """The request has a slot whose cache holds ``reused`` tokens of its text. One that had to make room for others
+        goes on where it was."""
+        self.slot = slot
+        if self._admitted:
+            return
+        self.state, self._stream = start(), stream
         self._reused = reused
         self._admitted = time.perf_counter()
-        self._events.append(Started(self.number, len(self.prompt), reused, state.seed))
+        self._events.append(Started(self.number, len(self.prompt), reused, self.state.seed))
+
+    @property
+    def text(self) -> list[int]:
+        """Prompt and answer so far."""
+        return self.prompt + self.ids
 
     def prompt_read(self, done: int) -> None:
-        self._events.append(Prefill(self.number, done, len(self.prompt)))
+        if not self.ids:
+            self._events.append(Prefill(self.number, done, len(self.prompt)))
 
     def notice(self, text: str) -> None:
         self._events.append(Notice(self.number, text))
@@ -100,10 +114,10 @@ class Answer:
         """Walks the verified tree by the request's rule."""
 
         def advance(state: SamplerState, node: int, token: int) -> SamplerState:
-            return state.advance(token, rows.logits(node))
+            return state.advance(token, lambda: rows.logits(node))
 
         if self.request.spec.accept == "draw":
-            return accept_by_draw(draft.tree, self.state, lambda state, node: state.draw(rows.logits(node)), advance)
+            return accept_by_draw(draft.tree, self.state, lambda state, node: rows.draw(node, state), advance)
         return accept_by_ratio(
             draft.tree,
             self.state,
@@ -135,11 +149,10 @@ class Answer:
         decided_at = (0, *outcome.path)
         for i, token in enumerate(outcome.tokens[: max(kept, 0)]):
             node = outcome.path[i] if i < len(outcome.path) else None
-            row = rows.logits(decided_at[i])
+            row = partial(rows.logits, decided_at[i])
             self._infos.append(self._info(token, tree, node, row))
             self.state = self.state.advance(token, row)
         now = time.perf_counter()
-        trace = TreeTrace(tree.tokens, tree.parents, tree.scores, tree.sources, outcome.path)
         step = StepStats(
             draft_n=tree.draft_n,
             tested=outcome.tested,
@@ -149,7 +162,7 @@ class Answer:
             t_draft=times.draft,
             t_verify=times.verify,
             t_host=now - times.began - times.draft - times.verify,
-            tree=trace if self.request.trace else None,
+            tree=self._trace(tree, outcome, rows) if self.request.trace else None,
         )
         sources = tree.sources
         self._stats.add(step, Counter(sources[1:]), Counter(sources[node] for node in outcome.path))
@@ -159,13 +172,35 @@ class Answer:
         if self.over:
             self._finished()
 
-    def _info(self, token: int, tree: TokenTree, node: int | None, row: Row) -> TokenInfo:
-        """One emitted token; ``node`` is the guess that foresaw it, ``row`` what the target decided it from."""
-        target_p, logprob, top = _target_scores(row, token, self.request)
-        info = TokenInfo(token, self._vocab.piece(token), target_p=target_p, logprob=logprob, top=top)
-        if node is None:
+    def _info(self, token: int, tree: TokenTree, node: int | None, row: Callable[[], Row]) -> TokenInfo:
+        """One emitted token; ``node`` is the guess that foresaw it, ``row`` fetches what the target decided it from."""
+        info = TokenInfo(token, self._vocab.piece(token))
+        if node is not None:
+            info = replace(info, source=tree.sources[node], depth=tree.depths[node], draft_p=tree.scores[node])
+        if self.request.logprobs is None and not self.request.trace:
             return info
-        return replace(info, source=tree.sources[node], depth=tree.depths[node], draft_p=tree.scores[node])
+        logp = log_softmax(row())
+        info = replace(info, target_p=float(np.exp(logp[token])))
+        if self.request.logprobs is None:
+            return info
+        return replace(info, logprob=float(logp[token]), top=self._best(logp, self.request.logprobs))
+
+    def _best(self, logp: NDArray[np.float64], k: int) -> tuple[Alternative, ...]:
+        k = min(k, len(logp))
+        best = np.argpartition(-logp, k - 1)[:k] if k else np.array([], int)
+        best = best[np.lexsort((best, -logp[best]))]
+        return tuple(Alternative(int(i), self._vocab.piece(int(i), special=True), float(logp[i])) for i in best)
+
+    def _trace(self, tree: TokenTree, outcome: Acceptance, rows: Rows) -> TreeTrace:
+        target_p: list[float | None] = [None] * len(tree)
+        for node, children in enumerate(tree.children):
+            if children:
+                logp = log_softmax(rows.logits(node))
+                for token, child in children.items():
+                    target_p[child] = float(np.exp(logp[token]))
+        pieces = tuple(self._vocab.piece(token, special=True) for token in tree.tokens)
+        path = outcome.path
+        return TreeTrace(tree.tokens, tree.parents, tree.scores, tree.sources, path, pieces, tuple(target_p))
 
     def _send(self, step: StepStats | None) -> None:
         text, certain = self._stream.finish() if self.over else self._stream.release()
@@ -208,19 +243,9 @@ class Answer:
         self._events.append(Finished(self.number, self._reason, tuple(self.ids), self._stop, timings, stats))
 
 
-def _target_scores(
-    row: Row, token: int, request: GenerationRequest
-) -> tuple[float | None, float | None, tuple[tuple[int, float], ...]]:
-    """The target's own view of one position, before temperature and filters: probability and log-probability of
-    ``token``, and the likeliest tokens. A whole pass over the vocabulary, so only when asked for."""
-    if request.logprobs is None and not request.trace:
-        return None, None, ()
+def log_softmax(row: Row) -> NDArray[np.float64]:
+    """The target's own log-probabilities, before temperature and filters: ``[n_vocab]``."""
     logp = row.astype(np.float64)
     logp -= logp.max()
     logp -= np.log(np.exp(logp).sum())
-    if request.logprobs is None:
-        return float(np.exp(logp[token])), None, ()
-    k = min(request.logprobs, len(logp))
-    best = np.argpartition(-logp, k - 1)[:k] if k else np.array([], int)
-    best = best[np.lexsort((best, -logp[best]))]
-    return float(np.exp(logp[token])), float(logp[token]), tuple((int(i), float(logp[i])) for i in best)
+    return logp

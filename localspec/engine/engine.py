@@ -6,13 +6,14 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from localspec.backends.base import Rows, Target, Work
 from localspec.chat import ChatTemplate
-from localspec.control.price import FixedController, Limits, Price
-from localspec.control.threads import ThreadTuner
+from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
 from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
 from localspec.engine.encode import encode, text_stream
@@ -27,6 +28,20 @@ from localspec.types import EngineInfo, Event, GenerationRequest
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A verify pass: what was verified, its rows, and the seconds it took."""
+
+    drafts: list[Draft]
+    rows: list[Rows]
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def n_rows(self) -> int:
+        return sum(len(draft.tree) for draft in self.drafts)
+
+
 class Engine:
     """Answers requests with a target and whatever guesses ahead for it.
 
@@ -38,7 +53,7 @@ class Engine:
         drafters: sources of guesses, in order of preference; none for plain decoding.
         template: the model's chat template, for requests with messages.
         info: what front ends show of it.
-        threads: picks the thread count of every pass; ``None`` leaves it alone.
+        controller: decides how much is guessed; by default all that a request allows.
         prompt_chunk: prompt tokens read in one pass.
     """
 
@@ -49,17 +64,17 @@ class Engine:
         *,
         template: ChatTemplate | None = None,
         info: EngineInfo | None = None,
-        controller: FixedController | None = None,
-        threads: ThreadTuner | None = None,
+        controller: Controller | None = None,
         prompt_chunk: int = 256,
     ) -> None:
         self.target = target
         self._panel = Panel(drafters)
+        self._check_needs()
         self._slots = Slots(target, self._panel)
         self._template = template
         self.info = info or self._bare_info()
-        self._controller = controller or FixedController()
-        self._threads = threads
+        self._controller: Controller = controller or FixedController()
+        self._threads: int | None = None
         self._prompt_chunk = min(prompt_chunk, target.caps.max_rows)
         self._waiting: deque[Answer] = deque()
         self._running: list[Answer] = []
@@ -89,6 +104,14 @@ class Engine:
             has_template=self._template is not None,
         )
 
+    def _check_needs(self) -> None:
+        missing = set(self._panel.needs) - self.target.caps.feature_layers
+        if missing:
+            raise UsageError(
+                f"a drafter reads hidden states of layer {min(missing)}, which this target does not give",
+                hint="Use another drafter (--spec-type) or another target.",
+            )
+
     def encode(self, request: GenerationRequest) -> list[int]:
         """The prompt as tokens.
 
@@ -115,7 +138,7 @@ class Engine:
         return Handle(answer.number, events, self.step, lambda: self._cancel(answer))
 
     def _check_types(self, request: GenerationRequest) -> None:
-        unknown = [name for name in request.spec.types or () if name not in self._panel.names and name != "none"]
+        unknown = [name for name in request.spec.types or () if name not in (*self._panel.names, "none")]
         if unknown:
             loaded = ", ".join(self._panel.names) or "none"
             raise UsageError(f"drafter {unknown[0]} is not loaded (loaded: {loaded})", hint="Load it with --spec-type.")
@@ -155,25 +178,33 @@ class Engine:
     def _decode(self, answers: list[Answer]) -> None:
         """The seven words of the design page, in order."""
         began = time.perf_counter()
-        prices = self._plan(answers)
-        drafts = self._propose(answers, prices)
+        wishes = [self._wish(answer, sharers=len(answers)) for answer in answers]
+        prices = self._controller.plan(wishes)
+        proposals, draft_s = self._propose(answers, prices)
+        drafts = self._choose(answers, wishes, proposals)
         drafted = time.perf_counter()
-        rows: list[Rows] = []
         with self._guarded(*answers):
-            drafts, rows = self._verify(answers, drafts)
-        times = StepTimes(began, drafted - began, time.perf_counter() - drafted)
-        for answer, draft, mine in zip(answers, drafts, rows, strict=False):  # no rows: all have failed
-            with self._guarded(answer):
-                outcome = answer.accept(draft, mine)
-                kept = answer.cut(outcome)
-                self._commit(answer, draft.tree, outcome.path[: max(kept, 0)], mine)
-                answer.report(draft, outcome, mine, kept, times)
+            done = self._verify(answers, drafts)
+            times = StepTimes(began, drafted - began, time.perf_counter() - drafted)
+            walks = []
+            for answer, mine, draft, rows in zip(answers, proposals, done.drafts, done.rows, strict=True):
+                with self._guarded(answer):
+                    outcome = answer.accept(draft, rows)
+                    kept = answer.cut(outcome)
+                    self._commit(answer, draft.tree, outcome.path[: max(kept, 0)], rows)
+                    answer.report(draft, outcome, rows, kept, times)
+                    trees = {name: draft.tree for name, draft in mine.items()}
+                    walks.append(Walk(answer.slot.seq, trees, draft.tree, outcome.tokens))
+            record = PassRecord(done.n_rows, self._slots.cells_used, done.wall_s, done.cpu_s, draft_s)
+            self._controller.observe(record, walks)
+            self._set_threads()
 
     # -- plan
 
-    def _plan(self, answers: list[Answer]) -> list[Price]:
-        room = [self._room(answer, sharers=len(answers)) for answer in answers]
-        return self._controller.plan([answer.request.spec for answer in answers], room)
+    def _wish(self, answer: Answer, sharers: int) -> Wish:
+        seq, spec = answer.slot.seq, answer.request.spec
+        n_past = self.target.n_past(seq)
+        return Wish(seq, spec, self._room(answer, sharers), n_past, self._panel.lags(seq, n_past, spec.types))
 
     def _room(self, answer: Answer, sharers: int) -> Limits:
         """What batch, sequence ids, context and token limit leave for guesses."""
@@ -191,17 +222,34 @@ class Engine:
 
     # -- propose
 
-    def _propose(self, answers: list[Answer], prices: list[Price]) -> list[Draft]:
+    def _propose(
+        self, answers: list[Answer], prices: list[Mapping[str, Price]]
+    ) -> tuple[list[dict[str, Draft]], dict[str, float]]:
         asks = [
-            Ask(answer.slot.seq, answer.slot.tokens, price, answer.state, answer.request.spec.accept)
-            for answer, price in zip(answers, prices, strict=True)
+            {
+                name: Ask(answer.slot.seq, answer.slot.tokens, price, answer.state, answer.request.spec.accept)
+                for name, price in mine.items()
+            }
+            for answer, mine in zip(answers, prices, strict=True)
         ]
-        drafts = self._panel.propose(asks, [answer.request.spec.types for answer in answers])
+        proposals = self._panel.propose(asks)
         self._pass_on_notices()
-        return [
-            _usable(draft, answer.request.spec.min_depth, self.target.vocab.end_tokens)
-            for draft, answer in zip(drafts, answers, strict=True)
-        ]
+        return proposals
+
+    def _choose(self, answers: list[Answer], wishes: list[Wish], proposals: list[dict[str, Draft]]) -> list[Draft]:
+        """One draft a sequence: what the controller makes of the proposals. Drawn guesses stay as they were drawn."""
+        drafts = [Draft(TokenTree.root(answer.slot.tokens[-1])) for answer in answers]
+        free = []
+        for i, mine in enumerate(proposals):
+            if mine and wishes[i].spec.accept == "ratio":
+                (drafts[i],) = mine.values()
+            elif mine:
+                free.append(i)
+        trees = [{name: draft.tree for name, draft in proposals[i].items()} for i in free]
+        for i, tree in zip(free, self._controller.choose([wishes[i] for i in free], trees), strict=True):
+            drafts[i] = Draft(tree)
+        ends = self.target.vocab.end_tokens
+        return [draft.usable(wish.spec.min_depth, ends) for draft, wish in zip(drafts, wishes, strict=True)]
 
     def _pass_on_notices(self) -> None:
         owners = {answer.slot.seq: answer for answer in self._running}
@@ -211,38 +259,35 @@ class Engine:
 
     # -- verify
 
-    def _verify(self, answers: list[Answer], drafts: list[Draft]) -> tuple[list[Draft], list[Rows]]:
+    def _verify(self, answers: list[Answer], drafts: list[Draft]) -> _Pass:
         """One pass over all trees; where the cache has no room for them, over the pending tokens alone."""
         try:
-            return drafts, self._forward(answers, drafts)
+            return self._forward(answers, drafts)
         except OutOfMemory:
-            plain = [Draft(TokenTree.root(draft.tree.tokens[0])) for draft in drafts]
-            return plain, self._forward(answers, plain)
+            return self._forward(answers, [Draft(TokenTree.root(draft.tree.tokens[0])) for draft in drafts])
 
-    def _forward(self, answers: list[Answer], drafts: list[Draft]) -> list[Rows]:
+    def _forward(self, answers: list[Answer], drafts: list[Draft]) -> _Pass:
         needs = self._panel.needs
         work = [Work(a.slot.seq, draft.tree, features=needs) for a, draft in zip(answers, drafts, strict=True)]
         wall, cpu = time.perf_counter(), time.process_time()
         rows = self.target.forward(work)
-        self._tune_threads(work, time.perf_counter() - wall, time.process_time() - cpu)
-        return rows
+        return _Pass(drafts, rows, time.perf_counter() - wall, time.process_time() - cpu)
 
-    def _tune_threads(self, work: list[Work], wall: float, cpu: float) -> None:
-        if self._threads is None:
-            return
-        before = self._threads.threads
-        now = self._threads.observe(sum(len(item.tree) for item in work), wall, cpu)
-        if now != before:
-            self.target.set_threads(now)
-            self._panel.set_threads(now)
+    def _set_threads(self) -> None:
+        threads = self._controller.threads
+        if threads is not None and threads != self._threads:
+            self._threads = threads
+            self.target.set_threads(threads)
+            self._panel.set_threads(threads)
 
     # -- commit
 
     def _commit(self, answer: Answer, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         """Target and drafters keep what survived the cut and nothing else."""
         seq = answer.slot.seq
+        start = self.target.n_past(seq)
         self.target.commit(seq, (0, *path))
-        self._panel.observe(seq, tree, path, rows)
+        self._panel.observe(seq, start, tree, path, rows)
         if answer.over:
             self._slots.release(answer.slot)
 
@@ -251,24 +296,27 @@ class Engine:
     def _admit(self) -> None:
         while self._waiting:
             answer = self._waiting[0]
-            slot = self._slots.take(answer.prompt) if self._slots.fits(answer.prompt) else None
+            slot = self._slots.take(answer.text) if self._slots.fits(answer.text) else None
             if slot is None:  # others run; there is room when they are done
                 return
             self._slots.make_room()
             self._waiting.popleft()
             self._running.append(answer)
-            params = answer.request.sampling
-            state = SamplerState.start(
-                params,
-                seed=secrets.randbits(32) if params.seed is None else params.seed,
-                prompt=answer.prompt,
-                end_tokens=self.target.vocab.end_tokens,
-                n_ctx=self.target.caps.n_ctx,
-            )
-            answer.admit(slot, self.target.n_past(slot.seq), state, text_stream(answer.request, self.target.vocab))
+            stream = text_stream(answer.request, self.target.vocab)
+            answer.admit(slot, self.target.n_past(slot.seq), partial(self._sampler, answer), stream)
             if answer.left == 0:
                 answer.stop("length")
                 self._slots.release(slot)
+
+    def _sampler(self, answer: Answer) -> SamplerState:
+        params = answer.request.sampling
+        return SamplerState.start(
+            params,
+            seed=secrets.randbits(32) if params.seed is None else params.seed,
+            prompt=answer.prompt,
+            end_tokens=self.target.vocab.end_tokens,
+            n_ctx=self.target.caps.n_ctx,
+        )
 
     def _drop_cancelled(self) -> None:
         for answer in [answer for answer in self._waiting if answer.cancelled]:
@@ -294,14 +342,20 @@ class Engine:
         with self._guarded(*reading):
             for answer, item, rows in zip(reading, work, self.target.forward(work), strict=True):
                 self.target.commit(item.seq, range(len(item.tree)))
-                self._panel.prefill(item.seq, item.tree.tokens, rows.features)
-                answer.prompt_read(self.target.n_past(item.seq))
+                n_past = self.target.n_past(item.seq)
+                self._panel.prefill(item.seq, n_past - len(item.tree), item.tree.tokens, rows.features)
+                answer.prompt_read(n_past)
 
     def _with_room(self, answers: list[Answer]) -> list[Answer]:
-        """Those with a cell left for their pending token; the last to come end here."""
+        """Those with a cell left for their pending token. The last to come makes room for the others and goes on when
+        they are done, so that neighbours never change an answer; one that fills the cache alone ends."""
         while answers and not self._slots.make_room():
             *answers, last = answers
-            last.stop("length")
+            if any(one is not last and not one.over for one in self._running):
+                self._running.remove(last)
+                self._waiting.appendleft(last)
+            else:
+                last.stop("length")
             self._slots.release(last.slot)
         return answers
 
@@ -324,21 +378,3 @@ class Engine:
             for answer in answers:
                 answer.fail(error)
                 self._slots.drop(answer.slot)
-
-
-def _usable(draft: Draft, min_depth: int, end_tokens: frozenset[int]) -> Draft:
-    """The draft without guesses behind an end token, and none at all if it is shorter than asked for.
-
-    Drawn guesses are never dropped for being short: what becomes of a draft may not depend on what was drawn.
-    """
-    tree = draft.tree
-    buried: set[int] = set()
-    for node in range(1, len(tree)):
-        parent = tree.parents[node]
-        if parent in buried or (parent and tree.tokens[parent] in end_tokens):
-            buried.add(node)
-    if buried:
-        draft = draft.keep(node for node in range(len(tree)) if node not in buried)
-    if not draft.laws and draft.tree.draft_n and max(draft.tree.depths) < min_depth:
-        return Draft(TokenTree.root(tree.tokens[0]))
-    return draft

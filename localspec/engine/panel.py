@@ -1,10 +1,11 @@
-"""The drafters of an engine as one: their trees merged, and each taken out alone when it fails."""
+"""The drafters of an engine as one: asked in turn, and each taken out alone when it fails."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from localspec.backends.base import Rows
@@ -54,36 +55,46 @@ class Panel:
         self._out.pop(seq, None)
         self._notices = [notice for notice in self._notices if notice[0] != seq]
 
-    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+    def lags(self, seq: int, n_past: int, types: Collection[str] | None) -> dict[str, int]:
+        """Those of ``types`` (``None`` = all) that can be asked now, and how many of the committed tokens each has yet
+        to read."""
+        heeding = [drafter for drafter in self._heeding(seq) if types is None or drafter.name in types]
+        return {drafter.name: drafter.lag(seq, n_past) for drafter in heeding}
+
+    def gap(self, seq: int, n_past: int) -> int:
+        """How many of the last committed tokens the target has to read again: a drafter that lives on hidden states has
+        missed them, and they come with the target's passes only."""
+        return max((drafter.lag(seq, n_past) for drafter in self._heeding(seq) if drafter.needs), default=0)
+
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         for drafter in self._heeding(seq):
             with self._pausing(drafter, seq):
-                drafter.prefill(seq, tokens, features)
+                drafter.prefill(seq, start, tokens, features)
 
-    def propose(self, asks: Sequence[Ask], types: Sequence[tuple[str, ...] | None]) -> list[Draft]:
-        """One draft an ask. Guesses of several drafters are merged and the likeliest kept, except under the rule
-        ``ratio``: drawn guesses of different laws do not mix, so the first drafter that has any is taken.
+    def propose(self, asks: Sequence[Mapping[str, Ask]]) -> tuple[list[dict[str, Draft]], dict[str, float]]:
+        """Asks the drafters that each sequence has an ask for; returns their guesses by name, without those that had
+        none, and the seconds each drafter took. Under the rule ``ratio`` drawn guesses of different laws do not mix, so
+        the first drafter that has any is the only one.
 
         Raises:
             Cancelled: the step was interrupted.
         """
-        drafts = [Draft.nothing(ask) for ask in asks]
+        drafts: list[dict[str, Draft]] = [{} for _ in asks]
+        seconds = {}
         for drafter in self._drafters:
-            wanted = [
-                i
-                for i, ask in enumerate(asks)
-                if not ask.price.limits.none
-                and drafter.name not in self._out[ask.seq]
-                and _chosen(drafter.name, types[i])
-                and (ask.rule == "draw" or drafts[i].tree.draft_n == 0)
-            ]
-            for i, more in zip(wanted, self._ask(drafter, [asks[i] for i in wanted]), strict=True):
-                drafts[i] = _join(drafts[i], more, asks[i])
-        return drafts
+            name = drafter.name
+            asked = [i for i, mine in enumerate(asks) if name in mine and (mine[name].rule == "draw" or not drafts[i])]
+            if not asked:
+                continue
+            began = time.perf_counter()
+            for i, draft in zip(asked, self._ask(drafter, [asks[i][name] for i in asked]), strict=True):
+                if draft.tree.draft_n:
+                    drafts[i][name] = draft
+            seconds[name] = time.perf_counter() - began
+        return drafts, seconds
 
     def _ask(self, drafter: Drafter, asks: list[Ask]) -> list[Draft]:
         """Asks one drafter; one that fails is paused and the answer goes on without it."""
-        if not asks:
-            return []
         try:
             drafts = [_fit(draft, ask) for draft, ask in zip(drafter.propose(asks), asks, strict=True)]
         except Cancelled:
@@ -113,10 +124,10 @@ class Panel:
             log.exception("drafter %s failed", drafter.name)
             self._pause(drafter, seq, _reason(error))
 
-    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         for drafter in self._heeding(seq):
             with self._pausing(drafter, seq):
-                drafter.observe(seq, tree, path, rows)
+                drafter.observe(seq, start, tree, path, rows)
 
     def notices(self) -> list[tuple[int, str]]:
         """What happened since the last call: (sequence, line)."""
@@ -136,18 +147,6 @@ class Panel:
             drafter.close_all()
 
 
-def _chosen(name: str, types: tuple[str, ...] | None) -> bool:
-    return types is None or name in types
-
-
-def _join(ours: Draft, more: Draft, ask: Ask) -> Draft:
-    if more.tree.draft_n == 0:
-        return ours
-    if ours.tree.draft_n == 0:
-        return more
-    return _fit(Draft(ours.tree.merge(more.tree)), ask)
-
-
 def _fit(draft: Draft, ask: Ask) -> Draft:
     """The draft within the limits that were asked for.
 
@@ -156,8 +155,7 @@ def _fit(draft: Draft, ask: Ask) -> Draft:
     """
     if draft.tree.tokens[0] != ask.tokens[-1]:
         raise ValueError("guesses over a token that is not pending")
-    limits = ask.price.limits
-    tree = draft.tree.cut(limits.depth).narrow(limits.width).top(limits.nodes)
+    tree = ask.price.limits.fit(draft.tree)
     if tree is draft.tree:
         return draft
     if draft.laws:

@@ -60,6 +60,9 @@ class Slots:
             slot = max(idle, key=lambda slot: (self._shared(slot, prompt), -slot.used))
             self.cut(slot, self._shared(slot, prompt))
         self._panel.resume(slot.seq)
+        n_past = self._target.n_past(slot.seq)
+        if gap := self._panel.gap(slot.seq, n_past):
+            self.cut(slot, n_past - gap)
         self._clock += 1
         slot.busy, slot.used, slot.tokens = True, self._clock, list(prompt)
         return slot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from localspec.types import SpecStats, StepStats
+from localspec.types import SourceStats, SpecStats, StepStats
 
 
 class StatsBook:
@@ -52,7 +52,9 @@ class StatsBook:
             accepted_at=tuple(self._accepted_at) + (0,) * (width - len(self._accepted_at)),
             tested_at=tuple(self._tested_at),
             lengths=tuple(self._lengths),
-            by_source=tuple((name, n, self._accepted_by[name]) for name, n in sorted(self._drafted_by.items())),
+            by_source=tuple(
+                SourceStats(name, n, self._accepted_by[name]) for name, n in sorted(self._drafted_by.items())
+            ),
         )
 
 

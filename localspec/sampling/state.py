@@ -6,7 +6,7 @@ not stand are dropped, and nothing has to be undone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -114,9 +114,9 @@ class SamplerState:
     def greedy(self) -> bool:
         return self.params.temperature <= 0
 
-    def advance(self, token: int, row: Row | None = None) -> SamplerState:
-        """The state after ``token`` was decided. ``row`` is what it was decided from; no sampler here needs
-        it."""
+    def advance(self, token: int, row: Callable[[], Row] | None = None) -> SamplerState:
+        """The state after ``token`` was decided. ``row`` fetches what it was decided from, for samplers that learn from
+        it; none here does."""
         return SamplerState(self.params, self.seed, self.index + 1, self.plan, self.window.push(token))
 
     def law(self, row: Row) -> Law:

@@ -33,9 +33,7 @@ BOMBS = {
         "{% set ns = namespace(n=0) %}{% for i in range(100000) %}{% for j in range(100000) %}"
         "{% set ns.n = ns.n + 1 %}{% endfor %}{% endfor %}"
     ),
-    "recursive macro": (
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"
-    ),
+    "recursive macro": ("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"),
     "endless recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     "output": "{% for i in range(100000) %}{{ 'abcdefgh' * 700 }}{% endfor %}",
     "output in a block": "{% set x %}{% for i in range(90000) %}{{ 'a' * 9000 }}{% endfor %}{% endset %}",
@@ -43,9 +41,7 @@ BOMBS = {
     "repetition the other way round": "{{ 500000000 * 'a' }}",
     "repetition of a list": "{{ ([0] * 500000000)|length }}",
     "power": "{{ 10 ** (10 ** 9) }}",
-    "product": (
-        "{% set ns = namespace(x=9) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}{% endfor %}"
-    ),
+    "product": ("{% set ns = namespace(x=9) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}{% endfor %}"),
     "percent": "{{ '%500000000d' % 1 }}",
     "percent with a star": "{{ '%*d' % (500000000, 1) }}",
     "percent precision": "{{ '%.500000000f' % 1 }}",
@@ -77,8 +73,7 @@ BOMBS = {
         "{% set ns.x = y %}{% endfor %}"
     ),
     "shared lists": (
-        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}"
-        "{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"
     ),
     "shared dicts": (
         "{% set ns = namespace(x={}) %}{% for i in range(60) %}"
@@ -137,9 +132,7 @@ def test_a_thread_other_than_the_main_one_is_stopped_too() -> None:
 
 
 @pytest.mark.usefixtures("hurry")
-@pytest.mark.parametrize(
-    "source", ["fine", BOMBS["nested loops"], BOMBS["repetition"], "{{ nothing.there }}"]
-)
+@pytest.mark.parametrize("source", ["fine", BOMBS["nested loops"], BOMBS["repetition"], "{{ nothing.there }}"])
 def test_the_trace_function_is_put_back(source: str) -> None:
     def mine(*_: object) -> None:
         return None

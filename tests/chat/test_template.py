@@ -56,16 +56,14 @@ def test_default_system_message_of_a_template() -> None:
             "023",
         ),
         (
-            "{% set ns = namespace(n=0) %}{% for m in messages %}"
-            "{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
+            "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
             "1",
         ),
         ("{{ 'a</think>b'.split('</think>')[-1].lstrip('\n') }}", "b"),
         ("{{ {'a': 'ü<', 'b': [1, none, true]}|tojson }}", '{"a": "ü<", "b": [1, null, true]}'),
         ("{{ [1]|tojson(indent=2) }}", "[\n  1\n]"),
         (
-            "{% if tools %}T{% endif %}{% if documents %}D{% endif %}"
-            "{% if nothing_such is defined %}N{% endif %}-",
+            "{% if tools %}T{% endif %}{% if documents %}D{% endif %}{% if nothing_such is defined %}N{% endif %}-",
             "-",
         ),
         ("{{ messages[0].content ~ 1 ~ none }}", "hello1None"),

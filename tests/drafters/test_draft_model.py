@@ -172,7 +172,7 @@ def test_the_cache_holds_what_was_kept(rounds: list[tuple[Limits, int, bool]]) -
         if merged:
             tree = tree.merge(TokenTree.chain([text[-1], 9, 9, 9]))
         path = tree.path(tree.leaves[-1])[1:][:keep]
-        drafter.observe(0, tree, path, FakeRows(model, Work(0, tree), []))
+        drafter.observe(0, 0, tree, path, FakeRows(model, Work(0, tree), []))
         text += [tree.tokens[node] for node in path] + [2]
         (lane,) = model._cells
         assert model.tokens(lane) == text[: model.n_past(lane)]
@@ -244,7 +244,7 @@ def test_forks_read_what_they_share_once() -> None:
     model = fake(N)
     drafter = drafter_of(model)
     propose(drafter, ask(Limits(1, 1)))
-    drafter.observe(0, TokenTree.root(3), (), FakeRows(model, Work(0, TokenTree.root(3)), []))
+    drafter.observe(0, 0, TokenTree.root(3), (), FakeRows(model, Work(0, TokenTree.root(3)), []))
     drafter.fork(0, 1, 4)
     assert drafter.lag(1, 5) == 1
     assert model.tokens(2) == TEXT[:4]

@@ -51,13 +51,13 @@ class Scripted:
     def close(self, seq: int) -> None:
         del self.read[seq]
 
-    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         self.read[seq] += len(tokens)
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         return [Draft(self.script(ask)) for ask in asks]
 
-    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         self.seen.append((tree, tuple(path)))
         self.read[seq] += 1 + len(path)
 
@@ -214,7 +214,9 @@ def check(engine: Engine) -> None:
         text = one.prompt + one.ids
         assert one.slot.tokens == text
         assert len(target.tokens(one.slot.seq)) < len(text)
-        assert not one.ids or target.tokens(one.slot.seq) == text[:-1]
+        # An answer that made room for others reads its own text again.
+        crowded = target.caps.n_ctx < 128
+        assert not one.ids or crowded or target.tokens(one.slot.seq) == text[:-1]
     for drafter in engine._panel._drafters:
         if isinstance(drafter, DraftModel):
             _check_draft_model(engine, drafter)

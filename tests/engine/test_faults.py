@@ -142,14 +142,14 @@ class Unwell(Scripted):
             if self.calls == 2:
                 raise self.error
 
-    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         self._raise("prefill")
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         self._raise("propose")
         return super().propose(asks)
 
-    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         self._raise("observe")
 
 
@@ -280,8 +280,8 @@ class Reader(Scripted):
         if len(text) > 1:
             assert np.argmax(features[1][row]) == text[-2]
 
-    def prefill(self, seq: int, tokens: Sequence[int], features: Features) -> None:
-        super().prefill(seq, tokens, features)
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
+        super().prefill(seq, start, tokens, features)
         assert len(features[0]) == len(features[1]) == len(tokens)
         for row, token in enumerate(tokens):
             self.text[seq].append(token)
@@ -293,8 +293,8 @@ class Reader(Scripted):
             assert self.lag(ask.seq, len(ask.tokens) - 1) == 0
         return super().propose(asks)
 
-    def observe(self, seq: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
-        super().observe(seq, tree, path, rows)
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        super().observe(seq, start, tree, path, rows)
         features = rows.features
         assert len(features[0]) == len(tree)
         for node in range(len(tree)):

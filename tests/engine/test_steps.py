@@ -14,7 +14,7 @@ from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.drafters.base import Ask
 from localspec.engine import Engine
 from localspec.spec.tree import TokenTree
-from localspec.types import SamplingParams, SpecParams
+from localspec.types import SamplingParams, SourceStats, SpecParams
 from tests.engine.support import (
     GREEDY,
     Outcome,
@@ -77,7 +77,7 @@ def test_rates_of_a_script_by_hand() -> None:
     assert stats.lengths == (3, 1, 2, 2, 2)
     assert stats.tested_at == (10, 7, 6, 3)
     assert stats.accepted_at == (7, 6, 4, 2)
-    assert stats.by_source == (("scripted", 39, 19),)
+    assert stats.by_source == (SourceStats("scripted", 39, 19),)
     assert stats.acceptance == 19 / 39
     assert stats.alpha == 19 / 26
     assert stats.mean_length == 2.9
@@ -106,8 +106,8 @@ def test_every_token_is_counted_once(seed: int, noise: float, spec: SpecParams, 
     assert sum(stats.lengths) == stats.drafted_steps
     assert sum(stats.tested_at) == stats.tested
     assert sum(stats.accepted_at) == stats.accepted
-    assert sum(n for _, n, _ in stats.by_source) == stats.draft_n
-    assert sum(n for _, _, n in stats.by_source) == stats.accepted
+    assert sum(one.draft_n for one in stats.by_source) == stats.draft_n
+    assert sum(one.accepted for one in stats.by_source) == stats.accepted
     assert [info.id for info in got.infos] == list(got.ids)
 
 

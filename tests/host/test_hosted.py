@@ -86,7 +86,7 @@ def test_three_at_once_with_drafters_and_options_of_their_own(engine: HostedEngi
     for wish, handle, outcome in zip(wishes, handles, got, strict=True):
         assert {event.request for event in outcome.events} == {handle.number}
         assert outcome.told == here(Options(), wish).told
-        drafted = {name for name, *_ in outcome.stats.by_source}
+        drafted = {one.name for one in outcome.stats.by_source}
         assert wish.spec.types is None or drafted <= set(wish.spec.types)
     assert got[0].stats.draft_n > 0
 

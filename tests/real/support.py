@@ -188,8 +188,8 @@ def perturbed_gap(state: SamplerState, row: Row, one: int, other: int) -> float:
     """How far two tokens are apart in what the draw compares: scores, or log-probabilities plus noise."""
     if state.greedy:
         scores = state._scores(row)
-        ids = np.arange(len(row)) if scores.ids is None else scores.ids
-        values = np.asarray(scores.values, np.float64)
+        ids = np.arange(len(scores.logits)) if scores.ids is None else scores.ids
+        values = np.asarray(scores.logits, np.float64)
     else:
         law = state.law(row)
         ids, values = law.ids, law.logp + state.noise(law.ids)

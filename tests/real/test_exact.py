@@ -97,7 +97,7 @@ def test_a_good_draft_model(plain: Plain, smol_f32: Path, smol: Path) -> None:
 @pytest.mark.timeout(400)
 def test_a_draft_model_that_is_always_wrong(plain: Plain, smol_f32: Path, random_draft: Path) -> None:
     with running(smol_f32, random_draft, sequences=5, n_ctx=1280) as engine:
-        outcomes = plain.same(engine, alternating(wishes(PROMPTS, 16)))
+        outcomes = plain.same(engine, alternating(wishes(PROMPTS, 10)))
     assert acceptance(outcomes) < 0.05
     assert all(one.stats.draft_n > 0 for one in outcomes)
 
@@ -106,15 +106,15 @@ def test_a_draft_model_that_is_always_wrong(plain: Plain, smol_f32: Path, random
 def test_ngrams(plain: Plain, smol_f32: Path) -> None:
     with running(smol_f32, spec_types=("ngram-simple",), sequences=5, n_ctx=1280) as engine:
         outcomes = plain.same(engine, alternating(wishes(PROMPTS, 64)))
-    assert sum(one.stats.accepted for one in outcomes) > 100
+    assert sum(one.stats.accepted for one in outcomes) > 40
 
 
 @pytest.mark.timeout(400)
 def test_draft_model_and_ngrams_merged(plain: Plain, smol_f32: Path, smol: Path) -> None:
     types = ("draft-simple", "ngram-simple")
     with running(smol_f32, smol, spec_types=types, sequences=5, n_ctx=1280) as engine:
-        outcomes = plain.same(engine, alternating(wishes(PROMPTS[1:7:2] + PROMPTS[2:3], 64)))
-    sources = {name for one in outcomes for name, _, accepted in one.stats.by_source if accepted}
+        outcomes = plain.same(engine, alternating(wishes(PROMPTS[1:6:2] + PROMPTS[2:3], 48)))
+    sources = {by.name for one in outcomes for by in one.stats.by_source if by.accepted}
     assert sources == set(types)
 
 
@@ -153,9 +153,9 @@ def test_log_probabilities(plain: Plain, smol_f32: Path, smol: Path) -> None:
             assert (one.id, one.piece) == (other.id, other.piece)
             assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
             assert one.target_p == pytest.approx(other.target_p, abs=1e-3)
-            assert [value for _, value in one.top] == pytest.approx([value for _, value in other.top], abs=1e-3)
+            assert [a.logprob for a in one.top] == pytest.approx([a.logprob for a in other.top], abs=1e-3)
             assert one.logprob is not None
-            assert one.logprob <= one.top[0][1]
+            assert one.logprob <= one.top[0].logprob
     assert len({info.logprob for one in outcomes for info in one.infos}) > 50
 
 

@@ -48,9 +48,7 @@ def test_push_leaves_the_old_window_alone(prompt: list[int], size: int, one: int
     st.floats(-2, 2),
     st.floats(-2, 2),
 )
-def test_penalties(
-    logits: list[float], text: list[int], repeat: float, frequency: float, presence: float
-) -> None:
+def test_penalties(logits: list[float], text: list[int], repeat: float, frequency: float, presence: float) -> None:
     want = []
     for token, logit in enumerate(logits):
         count = text.count(token)

@@ -69,7 +69,7 @@ def test_chain_equals_reference_at_every_position(params: SamplingParams, seed: 
         np.testing.assert_allclose(np.exp(law.logp), [want[i] for i in sorted(want)], rtol=1e-4, atol=1e-9)
         assert state.draw(row) in want
         token = rng.randrange(VOCAB)
-        state, output = state.advance(token, row), [*output, token]
+        state, output = state.advance(token), [*output, token]
 
 
 ONE_BY_ONE: list[dict[str, Any]] = [
@@ -97,7 +97,7 @@ def test_each_option_matters_at_temperature_0(option: dict[str, Any]) -> None:
         state, text = start(params, prompt=(7, 7)), []
         for _ in range(6):
             text.append(state.draw(row))
-            state = state.advance(text[-1], row)
+            state = state.advance(text[-1])
         texts.append(text)
     assert texts[0] != texts[1]
 
@@ -106,7 +106,7 @@ def test_min_tokens_masks_exactly_the_first_positions() -> None:
     state, row = start(replace(OFF, min_tokens=3)), np.zeros(VOCAB, dtype=np.float32)
     for index in range(6):
         assert (state.law(row).p(END[0]) > 0) == (state.law(row).p(END[1]) > 0) == (index >= 3)
-        state = state.advance(1, row)
+        state = state.advance(1)
 
 
 def test_default_filters_do_not_touch_the_greedy_choice() -> None:
@@ -124,9 +124,7 @@ def test_typical_sampling_can_drop_the_likeliest_token_even_when_greedy() -> Non
 
 
 def test_greedy_without_a_temperature_step() -> None:
-    assert start(replace(OFF, temperature=0, samplers=("top_k",))).draw(random_row(1)) == int(
-        np.argmax(random_row(1))
-    )
+    assert start(replace(OFF, temperature=0, samplers=("top_k",))).draw(random_row(1)) == int(np.argmax(random_row(1)))
 
 
 def test_rows_are_only_read() -> None:
@@ -144,7 +142,7 @@ def test_states_do_not_change() -> None:
     row = random_row(5)
     state = start(SamplingParams(frequency_penalty=0.5, repeat_last_n=3))
     law, token = state.law(row), state.draw(row)
-    children = [state.advance(t, row).advance(9, row) for t in range(10)]
+    children = [state.advance(t).advance(9) for t in range(10)]
     assert state.index == 0
     assert (state.law(row).logp == law.logp).all()
     assert state.draw(row) == token
@@ -158,7 +156,7 @@ def test_states_do_not_change() -> None:
 def test_the_order_of_asking_does_not_matter() -> None:
     states = [start(SamplingParams(), seed=9)]
     for token in range(20):
-        states.append(states[-1].advance(token, random_row(0)))
+        states.append(states[-1].advance(token))
     drawn = [state.draw(random_row(i)) for i, state in enumerate(states)]
     order = list(range(len(states)))
     random.Random(1).shuffle(order)
@@ -169,7 +167,7 @@ def test_the_order_of_asking_does_not_matter() -> None:
 def test_noise_ahead_is_the_noise_of_later_draws() -> None:
     row = random_row(6)
     state = start(SamplingParams(), seed=4)
-    later = state.advance(1, row).advance(2, row)
+    later = state.advance(1).advance(2)
     law = later.law(row)
     assert later.draw(row) == law.draw(state.noise(law.ids, ahead=2))
     assert (state.noise(law.ids, ahead=2) == later.noise(law.ids)).all()
@@ -209,7 +207,7 @@ def test_seeds_give_different_texts_and_0_is_one_of_them() -> None:
         text = []
         for _ in range(8):
             text.append(state.draw(row))
-            state = state.advance(text[-1], row)
+            state = state.advance(text[-1])
         assert len(set(text)) > 3
         texts.add(tuple(text))
     assert len(texts) == 4

@@ -87,9 +87,7 @@ class Scripted:
 @given(trees(), st.data())
 def test_walk_by_ratio_takes_the_first_child_that_stands(tree: TokenTree, data: st.DataObject) -> None:
     stands = {
-        (node, rank): data.draw(st.booleans())
-        for node in range(len(tree))
-        for rank in range(len(tree.children[node]))
+        (node, rank): data.draw(st.booleans()) for node in range(len(tree)) for rank in range(len(tree.children[node]))
     }
     log: list[tuple[int, int, int]] = []
     states: list[Text] = []
@@ -183,7 +181,7 @@ def test_no_tree_changes_the_text(option: str, temperature: float, data: st.Data
     state, plain = fresh(params, seed), PROMPT
     for _ in range(length):
         token = state.draw(model.row(plain))
-        state, plain = state.advance(token, model.row(plain)), (*plain, token)
+        state, plain = state.advance(token), (*plain, token)
 
     state, text = fresh(params, seed), PROMPT
     while len(text) < len(plain):
@@ -191,7 +189,7 @@ def test_no_tree_changes_the_text(option: str, temperature: float, data: st.Data
         tree = replace(tree, tokens=(text[-1], *tree.tokens[1:]))
         got = walk("draw", tree, {}, state, text, model)
         for token in got.tokens:
-            state, text = state.advance(token, model.row(text)), (*text, token)
+            state, text = state.advance(token), (*text, token)
     assert text[: len(plain)] == plain
 
 
@@ -202,13 +200,11 @@ def walk(
         return model.row(text + tuple(tree.tokens[n] for n in tree.path(node)[1:]))
 
     def advance(state: SamplerState, node: int, token: int) -> SamplerState:
-        return state.advance(token, row(node))
+        return state.advance(token)
 
     if rule == "draw":
         return accept_by_draw(tree, state, lambda state, node: state.draw(row(node)), advance)
-    return accept_by_ratio(
-        tree, state, lambda state, node: state.residual(row(node), laws.get(node), node), advance
-    )
+    return accept_by_ratio(tree, state, lambda state, node: state.residual(row(node), laws.get(node), node), advance)
 
 
 # Exactness: the joint distribution of the first tokens that go out, against exact enumeration.
@@ -260,7 +256,7 @@ def guess(
                 below.append(len(tokens))
                 tokens.append(token)
                 parents.append(node)
-                states.append((here.advance(token, draft.row(known)), (*known, token)))
+                states.append((here.advance(token), (*known, token)))
         level = below
     n = len(tokens)
     return TokenTree(tuple(tokens), tuple(parents), (1.0,) * n, ("",) * n), laws
@@ -279,7 +275,7 @@ def emit(step: Step, params: SamplingParams, seed: int, length: int, target: Mod
     state, text = fresh(params, seed), PROMPT
     while len(text) < len(PROMPT) + length:
         for token in step(state, text):
-            state, text = state.advance(token, target.row(text)), (*text, token)
+            state, text = state.advance(token), (*text, token)
     return text[len(PROMPT) : len(PROMPT) + length]
 
 

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,18 @@ class NativeLog:
                 lines.extend(self._recent)
 
 
+@cache
+def _process_log() -> NativeLog:
+    """llama.cpp has one log callback a process, and calls it for as long as any model lives: it must never be freed."""
+    return NativeLog()
+
+
 class Native:
     """llama.cpp, initialised. ``log_file`` gets its log, appended; ``None``: nowhere but `logging`."""
 
     def __init__(self, log_file: Path | None = None) -> None:
         self.lib: Any = lib
-        self.log = NativeLog()
+        self.log = _process_log()
         self.log.install()
         if log_file is not None:
             _log_to(log_file)

@@ -16,6 +16,7 @@ from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.vocab import LlamaVocab
 from localspec.control.threads import core_count
 from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory, UsageError
+from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
@@ -261,6 +262,9 @@ class LlamaRows:
                 raise KeyError(f"no logits were asked for at node {node}")
             row = self._read[node] = self._target.row(self._rows[node])
         return row
+
+    def draw(self, node: int, state: SamplerState) -> int:
+        return state.draw(self.logits(node))
 
     @property
     def features(self) -> Mapping[int, Row]:

@@ -1,0 +1,110 @@
+"""Who may guess, how much, and which guesses are verified.
+
+The engine asks before a step what guesses are worth (``plan``), hands over what the drafters came up with
+(``choose``), and tells afterwards what happened (``observe``). A controller reads no clock: it is told every time it
+needs, so that it can be run on recorded traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from localspec.control.price import Limits, Price
+from localspec.control.threads import ThreadTuner
+from localspec.spec.tree import TokenTree
+from localspec.types import SpecParams
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One sequence before a step: what its request allows, what cache, context, batch and token limit leave, and the
+    drafters that can be asked, each with the number of committed tokens it has yet to read."""
+
+    seq: int
+    spec: SpecParams
+    room: Limits
+    n_past: int
+    drafters: Mapping[str, int]
+
+    @property
+    def limits(self) -> Limits:
+        """What the request allows, within the room."""
+        spec = self.spec
+        return Limits(spec.depth, spec.nodes, spec.width, spec.p_min).within(self.room)
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """One verify pass: rows of all sequences, cells in use, seconds of wall and CPU time, seconds of each drafter."""
+
+    rows: int
+    cells: int
+    wall_s: float
+    cpu_s: float
+    draft_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What became of one sequence's guesses: the trees as proposed, the one that was verified, and the tokens that the
+    walk decided. Every proposal can be judged along them, whether its guesses were verified or not."""
+
+    seq: int
+    proposals: Mapping[str, TokenTree]
+    verified: TokenTree
+    tokens: tuple[int, ...]
+
+
+class Controller(Protocol):
+    """Decides how much is guessed."""
+
+    @property
+    def threads(self) -> int | None:
+        """Threads for the next passes; ``None`` leaves them alone."""
+        ...
+
+    def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
+        """For each sequence the price for each drafter that is to be asked; none = a plain step."""
+        ...
+
+    def choose(self, wishes: Sequence[Wish], proposals: Sequence[Mapping[str, TokenTree]]) -> list[TokenTree]:
+        """The tree to verify for each sequence that has proposals (at least one each), within its limits."""
+        ...
+
+    def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
+        """A step is over."""
+        ...
+
+
+class FixedController:
+    """Every drafter may use all that the request allows; what they guess is merged and the likeliest is kept.
+
+    Args:
+        tuner: picks the thread count; ``None`` leaves it alone.
+    """
+
+    def __init__(self, tuner: ThreadTuner | None = None) -> None:
+        self._tuner = tuner
+
+    @property
+    def threads(self) -> int | None:
+        return self._tuner.threads if self._tuner is not None else None
+
+    def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
+        return [{} if wish.limits.none else dict.fromkeys(wish.drafters, Price(wish.limits)) for wish in wishes]
+
+    def choose(self, wishes: Sequence[Wish], proposals: Sequence[Mapping[str, TokenTree]]) -> list[TokenTree]:
+        return [_merged(wish.limits, list(trees.values())) for wish, trees in zip(wishes, proposals, strict=True)]
+
+    def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
+        if self._tuner is not None:
+            self._tuner.observe(record.rows, record.wall_s, record.cpu_s)
+
+
+def _merged(limits: Limits, trees: Sequence[TokenTree]) -> TokenTree:
+    merged = trees[0]
+    for tree in trees[1:]:
+        merged = merged.merge(tree)
+    return limits.fit(merged)
