@@ -31,6 +31,7 @@ class Growth:
         self._free_branches = branches - 1  # the first child of a node runs on in its parent's branch
         self._draws = ask.rule == "ratio" and not ask.state.greedy
         self._laws: dict[int, Law] = {}
+        self._states = {0: ask.state}  # decoded guess → the sampler's state after it
         self._tokens, self._parents, self._scores = [unread[-1]], [-1], [1.0]
         self._reach, self._depths = [1.0], [0]
         self._n_unread = len(unread)
@@ -84,37 +85,27 @@ class Growth:
 
     def _children(self, node: int, row: Row) -> list[tuple[int, float]]:
         """The children worth keeping under ``node``, best first, with the chance that they hold."""
-        state, limits = self.ask.state, self.ask.price.limits
-        law = state.draft_law(row, allowed=self._pairing.common)
-        ahead = self._depths[node]
         if self._draws:
-            return self._drawn_children(node, law, ahead)
-        if state.greedy:
-            ranked = law.top(limits.width)
-        else:
-            # With the target's noise in hand the chance that a guess holds is a matter of the noisy scores' gap.
-            noisy = law.logp + state.noise(law.ids, ahead=ahead)
-            noisy -= np.log(np.exp(noisy - noisy.max()).sum()) + noisy.max()
-            ranked = Law(law.ids, noisy).top(limits.width)
-        reach = self._reach[node]
+            return self._drawn_children(node, row)
+        limits, reach = self.ask.price.limits, self._reach[node]
         return [
             (token, score)
-            for token, score in ranked
+            for token, score in self._states[node].guesses(row, limits.width, allowed=self._pairing.common)
             if score >= limits.p_min and token not in self._pairing.barred and self.ask.price.pays(reach * score)
         ]
 
-    def _drawn_children(self, node: int, law: Law, ahead: int) -> list[tuple[int, float]]:
-        """Children drawn from ``law``. How many is settled before anything is drawn: leaving out what was drawn for
-        being what it is would bend the distribution."""
-        limits = self.ask.price.limits
+    def _drawn_children(self, node: int, row: Row) -> list[tuple[int, float]]:
+        """Children drawn from the draft's law. How many is settled before anything is drawn: leaving out what was drawn
+        for being what it is would bend the distribution."""
+        limits, state = self.ask.price.limits, self._states[node]
+        law = state.draft_law(row, allowed=self._pairing.common)
         room = limits.nodes - (len(self._tokens) - 1)
         if room < 1 or float(np.exp(law.logp.max())) < limits.p_min or not self.ask.price.pays(self._reach[node]):
             return []
         if self._pairing.barred:
             law = without(law, self._pairing.barred)
         self._laws[node] = law
-        noise = self.ask.state.draft_noise(law.ids, ahead=ahead, salt=node)
-        return list(law.draws(noise, min(limits.width, room)))
+        return list(law.draws(state.draft_noise(law.ids, salt=node), min(limits.width, room)))
 
     def _add(self, parent: int, token: int, score: float) -> int:
         self._tokens.append(token)
@@ -125,6 +116,7 @@ class Growth:
         return len(self._tokens) - 1
 
     def _decode(self, node: int) -> None:
+        self._states[node] = self._states[self._parents[node]].advance(self._tokens[node])
         self._home[node] = len(self._in_cache)
         self._in_cache.append(self._tokens[node])
         self._cache_parents.append(self._home[self._parents[node]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -164,8 +164,7 @@ class Answer:
             t_host=now - times.began - times.draft - times.verify,
             tree=self._trace(tree, outcome, rows) if self.request.trace else None,
         )
-        sources = tree.sources
-        self._stats.add(step, Counter(sources[1:]), Counter(sources[node] for node in outcome.path))
+        self._stats.add(step, tree.sources[1:], [tree.sources[node] for node in outcome.path])
         self._first = self._first or now
         self._last = now
         self._send(step)

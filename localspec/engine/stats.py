@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from localspec.types import SourceStats, SpecStats, StepStats
 
@@ -19,18 +20,19 @@ class StatsBook:
         self._drafted_by: Counter[str] = Counter()
         self._accepted_by: Counter[str] = Counter()
 
-    def add(self, step: StepStats, drafted: Counter[str], accepted: Counter[str]) -> None:
-        """Adds one step; ``drafted`` and ``accepted`` count its nodes by source."""
+    def add(self, step: StepStats, drafted: Sequence[str], accepted: Sequence[str]) -> None:
+        """Adds one step; ``drafted`` and ``accepted`` are the sources of its nodes."""
         for name in ("draft_n", "tested", "accepted", "emitted", "cut"):
             self._totals[name] += getattr(step, name)
         for name in self._times:
             self._times[name] += getattr(step, name)
         self._totals["steps"] += 1
-        self._drafted_by += drafted
-        self._accepted_by += accepted
-        if step.draft_n:
-            self._totals["drafted_steps"] += 1
-            _count(self._lengths, step.accepted)
+        if not step.draft_n:
+            return
+        self._totals["drafted_steps"] += 1
+        self._drafted_by.update(drafted)
+        self._accepted_by.update(accepted)
+        _count(self._lengths, step.accepted)
         for depth in range(step.tested):
             _count(self._tested_at, depth)
         for depth in range(step.accepted):

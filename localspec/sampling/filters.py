@@ -83,6 +83,26 @@ def to_law(scores: Scores) -> Law:
     return Law(ids, logp)
 
 
+def best(scores: Scores, k: int) -> tuple[tuple[int, float], ...]:
+    """The ``k`` likeliest tokens with their softmax probabilities, best first; of equals the lower id first."""
+    if k == 1:
+        at = int(np.argmax(scores.logits))
+        peak = require_finite(float(scores.logits[at]))
+        return ((scores.token(at), 1.0 / _mass(scores.logits, peak)),)
+    few = top_k(scores, k)
+    peak = require_finite(float(few.logits.max()))
+    order = np.argsort(-few.logits, kind="stable")
+    chances = np.exp(few.logits[order].astype(np.float64) - peak) / _mass(scores.logits, peak)
+    ids = order if few.ids is None else few.ids[order]
+    pairs = zip(ids.tolist(), chances.tolist(), strict=True)
+    return tuple((token, chance) for token, chance in pairs if chance > 0)
+
+
+def _mass(logits: Logits, peak: float) -> float:
+    # In the row's own precision: a probability to rank guesses by needs no more, and a whole row is read for it.
+    return float(np.exp(logits - logits.dtype.type(peak)).sum())
+
+
 def greedy(scores: Scores) -> int:
     """The likeliest token; of equals the one with the lowest id."""
     at = int(np.argmax(scores.logits))

@@ -23,9 +23,6 @@ from localspec.types import SamplingParams
 
 Row = NDArray[np.float32]
 
-#: Size of a draft's law at temperature 0, where the request has no law worth copying.
-GREEDY_CANDIDATES = 64
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
@@ -131,24 +128,31 @@ class SamplerState:
         law = self.law(row)
         return law.draw(self.noise(law.ids))
 
-    def noise(self, ids: NDArray[np.int32] | Sequence[int], *, ahead: int = 0) -> NDArray[np.float64]:
-        """The Gumbel noise ``draw`` will use for ``ids`` at position ``index + ahead``."""
-        return gumbel(self.seed, Stream.TARGET, self.index + ahead, ids)
+    def noise(self, ids: NDArray[np.int32] | Sequence[int]) -> NDArray[np.float64]:
+        """The Gumbel noise that ``draw`` uses for ``ids`` at this position."""
+        return gumbel(self.seed, Stream.TARGET, self.index, ids)
 
-    def draft_law(self, row: Row, *, allowed: int | None = None) -> Law:
-        """The same chain over a draft model's row, whose length may differ; ids from ``allowed`` on are
-        dropped.
+    def guesses(self, row: Row, k: int, *, allowed: int | None = None) -> tuple[tuple[int, float], ...]:
+        """The ``k`` tokens most likely to be drawn at this position if the target's row is like ``row`` (a draft
+        model's, whose length may differ; ids from ``allowed`` on do not count), each with the chance that it is.
 
-        Greedy requests have no law worth copying: there it is the softmax over the best `GREEDY_CANDIDATES`
-        after bias and penalties, so that guesses can be ranked.
+        Above temperature 0 the noise is known, so the chance is a matter of how far the noisy scores lie apart: the
+        first guess is the very token that ``draw(row)`` gives.
         """
         scores = self._scores(row[:allowed])
-        return filters.to_law(filters.top_k(scores, GREEDY_CANDIDATES) if self.greedy else scores)
+        if self.greedy:
+            return filters.best(scores, k)
+        law = filters.to_law(scores)
+        return filters.best(Scores(law.ids, law.logp + self.noise(law.ids)), k)
 
-    def draft_noise(self, ids: NDArray[np.int32] | Sequence[int], *, ahead: int, salt: int = 0) -> NDArray[np.float64]:
+    def draft_law(self, row: Row, *, allowed: int | None = None) -> Law:
+        """The same chain over a draft model's row, whose length may differ; ids from ``allowed`` on are dropped."""
+        return filters.to_law(self._scores(row[:allowed]))
+
+    def draft_noise(self, ids: NDArray[np.int32] | Sequence[int], *, salt: int = 0) -> NDArray[np.float64]:
         """Gumbel noise for drawing guesses under the rule ``ratio``, independent of all noise the target
         uses. ``salt`` tells nodes of one depth apart."""
-        return gumbel(self.seed, Stream.DRAFT, self.index + ahead, ids, salt)
+        return gumbel(self.seed, Stream.DRAFT, self.index, ids, salt)
 
     def residual(self, row: Row, law: Law | None, node: int) -> ResidualDraw:
         """The target's law at ``node`` of a tree, ready to test the node's children, which were drawn from

@@ -93,7 +93,10 @@ def test_the_likeliest_trees(limits: Limits, temperature: float) -> None:
         row = model.scores(TEXT[:-1] + [tree.tokens[i] for i in tree.path(node)]).astype(float)
         row /= temperature or 1.0
         if temperature:
-            row = row + state.noise(range(N), ahead=tree.depths[node])
+            later = state
+            for step in tree.path(node)[1:]:
+                later = later.advance(tree.tokens[step])
+            row = row + later.noise(range(N))
         best = np.argsort(-row)
         assert set(kids) == set(best[: len(kids)].tolist())
         shares = np.exp(row - row.max()) / np.exp(row - row.max()).sum()

@@ -135,6 +135,7 @@ def test_rows_are_only_read() -> None:
         state = start(replace(params, temperature=temperature))
         state.draw(row)
         state.draft_law(row, allowed=20)
+        state.guesses(row, 2, allowed=20)
         state.residual(row, None, 0).draw()
 
 
@@ -164,20 +165,43 @@ def test_the_order_of_asking_does_not_matter() -> None:
         assert states[i].draw(random_row(i)) == drawn[i]
 
 
-def test_noise_ahead_is_the_noise_of_later_draws() -> None:
+def test_the_noise_of_a_guess_is_that_of_the_draw() -> None:
     row = random_row(6)
     state = start(SamplingParams(), seed=4)
     later = state.advance(1).advance(2)
     law = later.law(row)
-    assert later.draw(row) == law.draw(state.noise(law.ids, ahead=2))
-    assert (state.noise(law.ids, ahead=2) == later.noise(law.ids)).all()
-    assert (state.noise(law.ids, ahead=1) != later.noise(law.ids)).all()
+    assert later.draw(row) == law.draw(later.noise(law.ids))
+    assert (state.noise(law.ids) != later.noise(law.ids)).all()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_first_guess_is_the_draw_and_chances_are_shares(temperature: float, k: int) -> None:
+    for seed in range(20):
+        row = random_row(seed, 300)
+        state = start(SamplingParams(temperature=temperature, repeat_penalty=1.2), seed=seed)
+        guesses = state.guesses(row, k)
+        assert guesses[0][0] == state.draw(row)
+        assert len(guesses) == k
+        assert [p for _, p in guesses] == sorted((p for _, p in guesses), reverse=True)
+        assert 0 < sum(p for _, p in guesses) <= 1 + 1e-6
+
+
+def test_greedy_guesses_have_the_softmax_of_the_whole_row() -> None:
+    row = random_row(10, 500)
+    state = start(SamplingParams(temperature=0, logit_bias=((0, 50.0),)))
+    guesses = state.guesses(row, 3, allowed=400)
+    assert [token for token, _ in guesses] == [0, *np.argsort(-row[1:400], kind="stable")[:2] + 1]
+    scores = row[:400].astype(float)
+    scores[0] += 50.0
+    shares = np.exp(scores - scores.max())
+    assert [p for _, p in guesses] == pytest.approx([shares[t] / shares.sum() for t, _ in guesses], rel=1e-4)
 
 
 def test_draft_noise_is_apart_from_the_targets() -> None:
     state, ids = start(SamplingParams()), np.arange(5000, dtype=np.int32)
-    own = state.noise(ids, ahead=1)
-    drafts = [state.draft_noise(ids, ahead=1, salt=salt) for salt in (0, 1, 2)]
+    own = state.noise(ids)
+    drafts = [state.draft_noise(ids, salt=salt) for salt in (0, 1, 2)]
     for a, b in [(own, drafts[0]), (drafts[0], drafts[1]), (drafts[1], drafts[2])]:
         assert abs(np.corrcoef(a, b)[0, 1]) < 0.05
 
@@ -228,13 +252,6 @@ def test_draft_rows_of_another_length(n: int) -> None:
 def test_draft_law_is_the_law_of_the_same_row() -> None:
     state, row = start(SamplingParams(repeat_penalty=1.3, min_tokens=4)), random_row(9)
     assert (state.draft_law(row).logp == state.law(row).logp).all()
-
-
-def test_draft_law_of_a_greedy_request_ranks_candidates() -> None:
-    row = random_row(10, 500)
-    law = start(SamplingParams(temperature=0, logit_bias=((0, 50.0),))).draft_law(row)
-    assert len(law) == 64
-    assert [token for token, _ in law.top(3)] == [0, *np.argsort(-row[1:], kind="stable")[:2] + 1]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

@@ -237,7 +237,7 @@ def guess(
     tokens, parents, states = [text[-1]], [-1], [(state, text)]
     laws: dict[int, Law] = {}
     level = [0]
-    for depth, width in enumerate(SHAPES[shape]):
+    for width in SHAPES[shape]:
         below = []
         for node in level:
             here, known = states[node]
@@ -245,11 +245,7 @@ def guess(
                 children = [(known[-1] + 1 + i) % draft.vocab for i in range(width)]
             else:
                 law = here.draft_law(draft.row(known))
-                noise = (
-                    state.noise(law.ids, ahead=depth)
-                    if rule == "draw"
-                    else state.draft_noise(law.ids, ahead=depth, salt=node)
-                )
+                noise = here.noise(law.ids) if rule == "draw" else here.draft_noise(law.ids, salt=node)
                 laws[node] = law
                 children = [token for token, _ in law.draws(noise, width)]
             for token in children:

@@ -78,7 +78,8 @@ class Branches:
         touches no other cell; every other one gets a new id that is laid over the cells it shares.
         """
         self._ids = self._ids[:done] + [[] for _ in range(len(tree) - done)]
-        for leaf in sorted(tree.leaves, key=lambda node: -tree.reach[node]):
+        leaves = (len(tree) - 1,) if tree.is_chain else sorted(tree.leaves, key=lambda node: -tree.reach[node])
+        for leaf in leaves:
             if leaf < done:
                 continue
             new, node = [], leaf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,19 +71,24 @@ class LlamaModel:
         if options.gpu_layers is not None:
             params.n_gpu_layers = options.gpu_layers
         params.use_extra_bufts = options.extra_buffers
-        stopped = False
+        stopped: BaseException | None = None
 
         def on_progress(share: float, _data: object) -> bool:
             nonlocal stopped
-            stopped = progress is not None and not progress(share)
-            return not stopped
+            try:
+                if progress is not None and not progress(share):
+                    stopped = Cancelled(f"loading {options.path.name} was stopped")
+            except BaseException as error:  # an interrupt too: ctypes would print it and go on
+                stopped = error
+            return stopped is None
 
         callback = lib.llama_progress_callback(on_progress)
         params.progress_callback = callback
         with native.log.captured() as lines:
-            self.handle = lib.llama_model_load_from_file(str(options.path).encode(), params)
-        if stopped:
-            raise Cancelled(f"loading {options.path.name} was stopped")
+            self.handle = lib.llama_model_load_from_file(os.fsencode(options.path), params)
+        if stopped is not None:
+            self.free()
+            raise stopped
         if not self.handle:
             raise load_error(options.path, lines)
         self.path = options.path

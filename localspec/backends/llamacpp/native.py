@@ -90,6 +90,8 @@ class Native:
 
 
 def _log_to(path: Path) -> None:
+    if str(path.absolute()) in (getattr(handler, "baseFilename", None) for handler in log.handlers):
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s"))

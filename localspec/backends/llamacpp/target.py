@@ -58,7 +58,11 @@ class LlamaTarget:
         )
         self._batch = Batch(self._lib, self._caps.max_rows, n_ids)
         self._row_type = ctypes.c_float * self._caps.n_vocab
-        self._check_first_pass()
+        try:
+            self._check_first_pass()
+        except BaseException:
+            self.close_all()
+            raise
 
     @staticmethod
     def _branches(options: LlamaOptions) -> int:
@@ -169,7 +173,7 @@ class LlamaTarget:
                 hint="Raise -b or draft fewer tokens.",
             )
         ids = seq.place(tree, item.done)
-        if tree.is_chain and all(len(ids[node]) == 1 for node in (item.done, len(tree) - 1)):
+        if tree.is_chain:
             tokens = tree.tokens[item.done :]
             wanted_from = max(item.rows_from - item.done, 0)
             first = batch.add_chain(tokens, seq.n_past + item.done, ids[item.done][0], wanted_from)
