@@ -31,12 +31,12 @@ class ThreadTuner:
         most: threads on a quiet machine.
         busy: share of its CPU time that a pass must get to count as undisturbed.
         trial: passes a count is tried for.
-        patience: passes between trials while fewer than ``most`` run.
+        patience: passes between trials, so that trying costs little where the machine stays busy.
         gain: a count must be faster by this factor to replace the current one.
     """
 
     def __init__(
-        self, most: int, *, busy: float = 0.85, trial: int = 3, patience: int = 96, gain: float = 1.05
+        self, most: int, *, busy: float = 0.85, trial: int = 3, patience: int = 128, gain: float = 1.05
     ) -> None:
         self._counts = _halvings(most)
         self._busy, self._trial, self._patience, self._gain = busy, trial, patience, gain
@@ -45,6 +45,7 @@ class ThreadTuner:
         self._times: dict[tuple[int, int], deque[float]] = defaultdict(lambda: deque(maxlen=2 * trial + 1))
         self._disturbed = 0
         self._since_trial = 0
+        self._wait = 2 * trial  # the first passes after loading are no measure
         self._queue: list[int] = []  # counts still to be tried, one entry a pass
 
     def observe(self, rows: int, wall: float, cpu: float) -> int:
@@ -66,9 +67,8 @@ class ThreadTuner:
     def _wants_trial(self) -> bool:
         if len(self._counts) == 1:
             return False
-        if self._chosen < self._counts[0] and self._since_trial >= self._patience:
-            return True
-        return self._disturbed >= self._trial and self._since_trial >= 2 * self._trial
+        fewer = self._chosen < self._counts[0]
+        return self._since_trial >= self._wait and (fewer or self._disturbed >= self._trial)
 
     def _start_trial(self, bucket: int) -> None:
         # Old times say nothing about now; the current count is tried again with the others.
@@ -79,6 +79,7 @@ class ThreadTuner:
     def _choose(self, bucket: int) -> None:
         times = {count: median(self._times[count, bucket]) for count in self._counts if self._times[count, bucket]}
         self._since_trial = self._disturbed = 0
+        self._wait = self._patience
         if not times:
             return
         best = min(times, key=lambda count: times[count])
