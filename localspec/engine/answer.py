@@ -173,9 +173,11 @@ class Answer:
 
     def _info(self, token: int, tree: TokenTree, node: int | None, row: Callable[[], Row]) -> TokenInfo:
         """One emitted token; ``node`` is the guess that foresaw it, ``row`` fetches what the target decided it from."""
-        info = TokenInfo(token, self._vocab.piece(token))
-        if node is not None:
-            info = replace(info, source=tree.sources[node], depth=tree.depths[node], draft_p=tree.scores[node])
+        piece = self._vocab.piece(token)
+        if node is None:
+            info = TokenInfo(token, piece)
+        else:
+            info = TokenInfo(token, piece, tree.sources[node], tree.depths[node], tree.scores[node])
         if self.request.logprobs is None and not self.request.trace:
             return info
         logp = log_softmax(row())

@@ -166,14 +166,15 @@ class SamplerState:
         return scores
 
     def _biased(self, row: Row) -> Row:
-        ban_ends = self.params.ignore_eos or self.index < self.params.min_tokens
-        bias_n = int(np.searchsorted(self.plan.bias_ids, len(row)))
-        ends_n = int(np.searchsorted(self.plan.end_ids, len(row))) if ban_ends else 0
-        if bias_n == ends_n == 0:
+        bans_ends = self.params.ignore_eos or self.index < self.params.min_tokens
+        if not bans_ends and not len(self.plan.bias_ids):
             return row
         row = row.copy()
-        row[self.plan.bias_ids[:bias_n]] += self.plan.bias[:bias_n]
-        row[self.plan.end_ids[:ends_n]] = -np.inf
+        # A draft model's row may be shorter than the ids go.
+        n = self.plan.bias_ids.searchsorted(len(row))
+        row[self.plan.bias_ids[:n]] += self.plan.bias[:n]
+        if bans_ends:
+            row[self.plan.end_ids[: self.plan.end_ids.searchsorted(len(row))]] = -np.inf
         return row
 
     def _apply(self, step: str, scores: Scores) -> Scores:
