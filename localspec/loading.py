@@ -6,6 +6,7 @@ Front ends and the engine process both build engines here, and only here do back
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,16 +118,18 @@ class _Loader:
         native = Native(options.log_file)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
-        model = self._model(native, options.target, "target")
-        target = LlamaTarget(model, self._context(options.target))
-        try:
-            drafters = self._drafters(native, target)
+        with ExitStack() as undo:  # whatever fails, nothing stays in memory
+            model = self._model(native, options.target, "target")
+            undo.callback(model.free)
+            target = LlamaTarget(model, self._context(options.target))
+            undo.callback(target.close_all)
             template = self._template(model)
-        except BaseException:
-            target.close_all()
-            raise
+            drafters = self._drafters(native, target)
+            undo.pop_all()
         if target.caps.rollback is not None and drafters:
             self._warn("speculation is off: this target cannot take back what it has read (recurrent layers)")
+        elif not target.caps.trees and drafters:
+            self._warn("drafts are chains: a sliding-window cache that is not kept whole cannot hold branches")
         info = EngineInfo(
             target=str(options.target.path),
             draft=str(options.draft.path) if options.draft is not None else None,
@@ -199,20 +202,22 @@ class _Loader:
         options = self._options.draft
         assert options is not None
         try:
-            model = self._model(native, options, "draft")
-            pairing = pair(target.vocab, model.vocab, draft_name=options.path.name)
-            context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
-            draft = LlamaTarget(model, context)
+            with ExitStack() as undo:
+                model = self._model(native, options, "draft")
+                undo.callback(model.free)
+                if model.is_recurrent:
+                    raise UsageError(
+                        f"{options.path.name} has recurrent layers, which cannot take guesses back",
+                        hint="Use a draft model with attention only.",
+                    )
+                pairing = pair(target.vocab, model.vocab, draft_name=options.path.name)
+                context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
+                draft = LlamaTarget(model, context)
+                undo.pop_all()
         except (PairingError, Cancelled):
             raise
         except LocalspecError as error:
             raise type(error)(f"the draft model: {error.message}", hint=error.hint) from error
-        if model.is_recurrent:
-            draft.close_all()
-            raise UsageError(
-                f"{options.path.name} cannot draft: it has recurrent layers, which cannot take guesses back",
-                hint="Use a draft model with attention only.",
-            )
         if model.n_ctx_train < target.caps.n_ctx:
             self._warn(
                 f"the draft model was trained for {model.n_ctx_train} tokens: beyond them this chat goes on without it"

@@ -3,9 +3,8 @@
 
     scripts/compare.py [MODEL] [--draft FILE] [--rounds 5] [--tokens 96] [-t N]
 
-Each round runs plain decoding first and then every setting, on the same prompt at temperature 0 and without an end,
-so that all make the same number of tokens; what is compared is always of one round. Prints a Markdown table: medians
-of the rounds.
+Each setting is paired with a plain run on the same prompt right beside it, before it in one round and after it in the
+next, at temperature 0 and without an end, so that both make the same number of tokens. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -59,10 +58,13 @@ class Run:
     ids: tuple[int, ...]
 
 
+#: (kind of prompt, setting) → pairs of a plain run and its own, one a round.
+Pairs = dict[tuple[str, str], list[tuple[Run, Run]]]
+
+
 def settings(draft: bool) -> dict[str, SpecParams]:
-    """Name → setting; plain decoding first."""
+    """Name → setting."""
     found = {
-        "plain": PLAIN,
         "ngram-simple, chain of 8": NGRAM,
         "ngram-simple, tree of 12": replace(NGRAM, width=2, nodes=12),
     }
@@ -87,42 +89,47 @@ def run(engine: Engine, prompt: str, spec: SpecParams, tokens: int) -> Run:
     return Run(last.timings.tokens_per_second or 0.0, last.stats.mean_length, last.stats.alpha, last.ids)
 
 
-def measure(engine: Engine, ways: dict[str, SpecParams], rounds: int, tokens: int) -> dict[tuple[str, str], list[Run]]:
-    """(kind of prompt, setting) → its runs, one a round."""
-    runs: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for kind, prompt in PROMPTS.items():
-        for spec in ways.values():  # caches fill, buffers are made, graphs are built
-            run(engine, prompt, spec, 16)
-        for _ in range(rounds):
+def measure(engine: Engine, ways: dict[str, SpecParams], rounds: int, tokens: int) -> Pairs:
+    for prompt in PROMPTS.values():
+        for spec in (PLAIN, *ways.values()):  # caches fill, buffers are made, graphs are built
+            run(engine, prompt, spec, 8)
+    pairs: Pairs = defaultdict(list)
+    for turn in range(rounds):
+        for kind, prompt in PROMPTS.items():
             for name, spec in ways.items():
-                runs[kind, name].append(run(engine, prompt, spec, tokens))
-    return runs
+                if turn % 2:
+                    mine = run(engine, prompt, spec, tokens)
+                    plain = run(engine, prompt, PLAIN, tokens)
+                else:
+                    plain = run(engine, prompt, PLAIN, tokens)
+                    mine = run(engine, prompt, spec, tokens)
+                pairs[kind, name].append((plain, mine))
+    return pairs
 
 
-def table(runs: dict[tuple[str, str], list[Run]], names: list[str]) -> str:
-    """A row a setting; each cell: speed against plain decoding of the same round, (mean length, α)."""
-    kinds = list(PROMPTS)
-    lines = ["| | " + " | ".join(kinds) + " | same text |", "| --- |" + " ---: |" * (len(kinds) + 1)]
+def table(pairs: Pairs) -> str:
+    """A row a setting; each cell: median of the speeds against plain decoding, their range, mean length, α."""
+    names = list(dict.fromkeys(name for _, name in pairs))
+    lines = ["| | " + " | ".join(PROMPTS) + " | same text |", "| --- |" + " --- |" * (len(PROMPTS) + 1)]
+    speeds = [f"{plain_speed(pairs, kind):.1f} tok/s" for kind in PROMPTS]
+    lines.append("| plain | " + " | ".join(speeds) + " | |")
     for name in names:
-        cells, same, total = [], 0, 0
-        for kind in kinds:
-            plain, mine = runs[kind, "plain"], runs[kind, name]
-            same += sum(a.ids == b.ids for a, b in zip(plain, mine, strict=True))
-            total += len(mine)
-            cells.append(cell(plain, mine, name == "plain"))
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {same}/{total} |")
+        mine = [pairs[kind, name] for kind in PROMPTS]
+        same = [a.ids == b.ids for runs in mine for a, b in runs]
+        lines.append(f"| {name} | " + " | ".join(map(cell, mine)) + f" | {sum(same)}/{len(same)} |")
     return "\n".join(lines)
 
 
-def cell(plain: list[Run], mine: list[Run], base: bool) -> str:
-    if base:
-        return f"{median(one.speed for one in mine):.1f} tok/s"
-    ratio = median(b.speed / a.speed for a, b in zip(plain, mine, strict=True))
-    lengths = [one.length for one in mine if one.length is not None]
-    alphas = [one.alpha for one in mine if one.alpha is not None]
-    if not lengths or not alphas:
-        return f"×{ratio:.2f} (no guess)"
-    return f"×{ratio:.2f} ({median(lengths):.1f}, {median(alphas):.2f})"
+def plain_speed(pairs: Pairs, kind: str) -> float:
+    return median(plain.speed for (of, _), runs in pairs.items() if of == kind for plain, _ in runs)
+
+
+def cell(runs: list[tuple[Run, Run]]) -> str:
+    ratios = sorted(mine.speed / plain.speed for plain, mine in runs)
+    text = f"×{median(ratios):.2f} [{ratios[0]:.1f}–{ratios[-1]:.1f}]"
+    lengths = [mine.length for _, mine in runs if mine.length is not None]
+    alphas = [mine.alpha for _, mine in runs if mine.alpha is not None]
+    return f"{text}, {median(lengths):.1f}, {median(alphas):.2f}" if lengths and alphas else f"{text}, no guess"
 
 
 def main() -> None:
@@ -138,11 +145,11 @@ def main() -> None:
     pair = ModelOptions(args.draft, threads=args.threads) if args.draft else None
     ways = settings(draft=args.draft is not None)
     with load(EngineOptions(target, draft=pair, spec_types=types, n_ctx=1024)) as engine:
-        runs = measure(engine, ways, args.rounds, args.tokens)
-    pairing = f" with draft {args.draft.name}" if args.draft else ""
-    print(f"{target.path.name}{pairing}, {args.rounds} rounds of {args.tokens} tokens, {os.cpu_count()} cores")
-    print(f"({platform.machine()}), {datetime.date.today().isoformat()}. Speed against plain (mean length, α):\n")
-    print(table(runs, list(ways)))
+        pairs = measure(engine, ways, args.rounds, args.tokens)
+    name = f"`{target.path.name}`" + (f", draft `{args.draft.name}`" if args.draft else "")
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {datetime.date.today().isoformat()}"
+    print(f"{name}: {args.rounds} rounds of {args.tokens} tokens; {machine}\n")
+    print(table(pairs))
 
 
 if __name__ == "__main__":

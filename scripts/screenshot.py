@@ -98,7 +98,8 @@ def draw(screen: str, columns: int, title: str) -> str:
     for line in screen.splitlines():
         console.print(Text.from_ansi(line), no_wrap=True, overflow="crop", crop=True)
     picture = console.export_svg(title=title, theme=DIMMED_MONOKAI)
-    return re.sub(r"\s*@font-face \{.*?\}(?=\s)", "", picture, flags=re.DOTALL)
+    picture = re.sub(r"\s*@font-face \{.*?\}(?=\s)", "", picture, flags=re.DOTALL)
+    return picture.replace("Fira Code, monospace", "monospace")
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:

@@ -72,8 +72,10 @@ def _ask() -> str | None:
         prompt = ""
     while True:
         try:
-            return input(prompt)
-        except UnicodeDecodeError:
+            line = input(prompt)
+            line.encode()  # some locales let any byte through
+            return line
+        except UnicodeError:
             fail("that line is not UTF-8 text", "Write it again.")
         except EOFError:
             say("")

@@ -81,4 +81,4 @@ def discard_stdout() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (AttributeError, OSError, ValueError):
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None

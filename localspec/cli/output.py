@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from localspec.cli.diagnostics import printable
-from localspec.errors import LocalspecError
 from localspec.report import finite
 from localspec.types import Event
 
@@ -29,7 +28,7 @@ class Output:
 
     Raises:
         BrokenPipeError: nobody reads it, or it was closed from the start.
-        LocalspecError: it cannot be written (a full disk).
+        OSError: it cannot be written (a full disk).
     """
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localspec.cli.diagnostics import note
+from localspec.cli.diagnostics import note, say
 from localspec.host import HostedEngine
 from localspec.options import Values, engine_options
 
@@ -19,20 +19,24 @@ def engine_for(values: Values) -> Iterator[HostedEngine]:
         LocalspecError: as `localspec.load`.
     """
     shows = sys.stderr is not None and sys.stderr.isatty()
-    with HostedEngine(engine_options(values), on_progress=_show_progress if shows else None) as engine:
-        if shows:
-            _clear_line()
+    with HostedEngine(engine_options(values), on_progress=_Progress() if shows else None) as engine:
         for warning in engine.info.warnings:
             note(warning)
         yield engine
 
 
-def _show_progress(stage: str, share: float) -> bool:
-    sys.stderr.write(f"\rloading the {stage} model {share:4.0%} ")
-    sys.stderr.flush()
-    return True
+class _Progress:
+    """A line on stderr, written anew where it changes and gone when a model is loaded.
 
+    The cursor waits at its start, so that an error takes its place.
+    """
 
-def _clear_line() -> None:
-    sys.stderr.write("\r" + " " * 40 + "\r")
-    sys.stderr.flush()
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def __call__(self, stage: str, share: float) -> bool:
+        line = f"loading the {stage} model {share:4.0%}"
+        if line != self._shown:
+            say(line if share < 1 else " " * len(line), end="\r")
+            self._shown = line
+        return True

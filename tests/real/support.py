@@ -12,13 +12,12 @@ import numpy as np
 
 from localspec.backends.base import Row, Work
 from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
-from localspec.drafters.base import Drafter
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine import Engine, Handle
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
-from localspec.types import Event, Failed, Finished, GenerationRequest, Notice, SamplingParams, SpecParams
+from localspec.types import Event, Failed, Finished, GenerationRequest, SamplingParams, SpecParams
 from tests.engine.support import Outcome
 
 PLAIN = SpecParams(depth=0)
@@ -53,11 +52,6 @@ def exact_options(target: Path, draft: Path | None = None, **changes: Any) -> En
 def running(target: Path, draft: Path | None = None, **changes: Any) -> Iterator[Engine]:
     with load(exact_options(target, draft, **changes)) as engine:
         yield engine
-
-
-def with_drafters(engine: Engine, *drafters: Drafter) -> Engine:
-    """Another engine over the target of ``engine``, with its template."""
-    return Engine(engine.target, drafters, template=engine._template, info=engine.info)
 
 
 @contextmanager
@@ -151,7 +145,7 @@ def check_cells(target: LlamaTarget) -> None:
     """No sequence id reaches beyond the tokens it stands for."""
     if target.caps.rollback is not None:
         return
-    ends = {id_: 0 for id_ in range(target.caps.max_leaves)}
+    ends = dict.fromkeys(range(target.caps.max_leaves), 0)
     for branches in target._seqs.values():
         ends[branches.main] = branches.n_past
         ends.update(branches._synced)
@@ -195,7 +189,3 @@ def perturbed_gap(state: SamplerState, row: Row, one: int, other: int) -> float:
         ids, values = law.ids, law.logp + state.noise(law.ids)
     of = {int(token): float(value) for token, value in zip(ids, values, strict=True)}
     return abs(of.get(one, -np.inf) - of.get(other, np.inf))
-
-
-def said(events: Sequence[Event]) -> list[str]:
-    return [event.text for event in events if isinstance(event, Notice)]

@@ -72,6 +72,9 @@ class Plain:
         parted = 0
         for wish, ours, plain in zip(asked, outcomes, self.answers(asked), strict=True):
             parted += ties(target, wish, self.engine.encode(wish), ours, plain)
+        stats = [one.stats for one in outcomes]
+        tokens, steps = sum(one.emitted for one in stats), sum(one.steps for one in stats)
+        print(f"{tokens} tokens in {steps} steps, alpha {acceptance(outcomes):.3f}, parted at near-ties: {parted}")
         assert parted <= 1, "near-ties are rare"
         return outcomes
 
@@ -84,7 +87,8 @@ def plain(smol_f32: Path) -> Iterator[Plain]:
 
 
 def acceptance(outcomes: list[Outcome]) -> float:
-    return sum(one.stats.accepted for one in outcomes) / sum(one.stats.tested for one in outcomes)
+    tested = sum(one.stats.tested for one in outcomes)
+    return sum(one.stats.accepted for one in outcomes) / max(tested, 1)
 
 
 @pytest.mark.timeout(400)

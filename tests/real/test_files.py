@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from localspec.errors import Cancelled, ExitCode, ModelError, ModelFault, ModelLoadError
+from localspec.errors import Cancelled, ExitCode, LocalspecError, ModelError, ModelFault, ModelLoadError
 from localspec.loading import load
+from localspec.types import GenerationRequest
 from tests.real.support import GREEDY, PLAIN, answer, exact_options, running
 from tests.support.gguf_files import DAMAGES, Damage, TinyModel, TokenizerKeys, damage
 
@@ -82,13 +85,46 @@ def test_progress_is_told_for_both_models(smol: Path, random_draft: Path) -> Non
     assert stages == sorted(stages, reverse=True)
 
 
+def test_a_path_that_is_no_text(random_draft: Path, tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/not utf-8 \xff.gguf"))
+    path.write_bytes(random_draft.read_bytes())
+    with running(path, spec_types=("none",)) as engine:
+        assert engine.target.caps.n_vocab == 49_152
+
+
+def test_what_comes_up_while_loading_comes_out(random_draft: Path) -> None:
+    def interrupted(stage: str, share: float) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load(exact_options(random_draft, spec_types=("none",)), progress=interrupted)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+@pytest.mark.parametrize("failing", ["pairing", "nan", "recurrent", "stopped"])
+def test_nothing_stays_in_memory_when_loading_fails(
+    random_draft: Path, smol_tokenizer: TokenizerKeys, tmp_path: Path, failing: str
+) -> None:
+    target = shutil.copy(random_draft, tmp_path / "target.gguf")
+    models = {
+        "pairing": TinyModel(changed={300: "otherwise"}),
+        "nan": TinyModel(nan=True),
+        "recurrent": TinyModel(architecture="mamba"),
+    }
+    draft = models.get(failing, TinyModel()).write(tmp_path / "draft.gguf", smol_tokenizer)
+    options = exact_options(Path(target), draft)
+    with pytest.raises(LocalspecError):
+        load(options, progress=lambda stage, share: failing != "stopped" or stage == "target" or share < 1)
+    # Weights are mapped files.
+    maps = Path("/proc/self/maps").read_text()
+    assert str(tmp_path) not in maps
+
+
 @pytest.mark.parametrize("stage", ["target", "draft"])
 def test_loading_can_be_stopped(smol: Path, random_draft: Path, stage: str) -> None:
     with pytest.raises(Cancelled, match="was stopped"):
         load(exact_options(smol, random_draft), progress=lambda name, share: name != stage or share < 0.5)
     # Nothing of the attempt stays in the way of the next.
     with running(random_draft, spec_types=("none",)) as engine:
-        from localspec.types import GenerationRequest
-
         wish = GenerationRequest(tokens=(500, 501), sampling=GREEDY, spec=PLAIN, max_tokens=3)
         assert len(answer(engine, wish).ids) == 3

@@ -117,8 +117,9 @@ def test_cache_types_of_target_and_draft_apart(smol: Path, random_draft: Path) -
 
 
 def test_a_quantised_value_cache_needs_flash_attention(smol: Path) -> None:
-    with pytest.raises(UsageError, match="the cache types do not fit together") as caught, running_with(
-        smol, flash_attn="off", cache_type_v="q8_0"
+    with (
+        pytest.raises(UsageError, match="the cache types do not fit together") as caught,
+        running_with(smol, flash_attn="off", cache_type_v="q8_0"),
     ):
         pass
     assert "-fa on" in caught.value.hint
@@ -136,14 +137,11 @@ def test_flash_attention(random_draft: Path, asked: str, said: str) -> None:
     assert any("flash_attn" in text and said in text for _, text in lines), [t for _, t in lines if "flash" in t]
 
 
-def test_sliding_windows_are_kept_whole_or_not(gemma: Path) -> None:
-    # 1 sequence: the window cache holds 512 + 64 cells and is rounded up, the whole one 4,096.
-    def cache(swa_full: bool) -> str:
-        with Native().log.captured() as lines, opened(
-            gemma, n_ctx=4096, n_ubatch=64, branches=0, outputs=1, swa_full=swa_full
-        ):
-            pass
-        return "\n".join(text for _, text in lines if "cells" in text)
-
-    assert "768 cells" in cache(swa_full=False)
-    assert "768 cells" not in cache(swa_full=True)
+def test_offload_that_is_not_possible_is_said_once(random_draft: Path) -> None:
+    if Native().can_offload:
+        pytest.skip("this build can offload")
+    model = ModelOptions(random_draft, gpu_layers=99, threads=1)
+    with load(EngineOptions(model, draft=model, n_ctx=256)) as engine:
+        assert [line.split(":")[0] for line in engine.info.warnings] == ["-ngl and -ngld ignored"]
+    with load(EngineOptions(replace(model, gpu_layers=0), n_ctx=256)) as engine:
+        assert engine.info.warnings == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_how_a_child_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nkill -ILL $$\n")
     python.chmod(0o755)
-    monkeypatch.setattr(selftest.sys, "executable", str(python))
+    monkeypatch.setattr(sys, "executable", str(python))
     assert selftest._try(extra_buffers=True) == "SIGILL"
     python.write_text("#!/bin/sh\nexit 7\n")
     assert selftest._try(extra_buffers=True) == "exit code 7"

@@ -51,9 +51,7 @@ def test_none_where_it_does_not(chatty: Engine) -> None:
     assert 1 not in chatty.encode(GenerationRequest(prompt="Hello there"))
 
 
-def test_a_template_that_writes_the_opening_token_writes_it_once(
-    smol_tokenizer: TokenizerKeys, tmp_path: Path
-) -> None:
+def test_a_template_that_writes_the_opening_token_writes_it_once(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
     template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
     path = TinyModel(add_bos=True, template=template).write(tmp_path / "m.gguf", smol_tokenizer)
     with running(path, spec_types=("none",)) as engine:

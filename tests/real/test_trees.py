@@ -87,29 +87,39 @@ def test_every_branch_is_scored_as_a_chain(target: LlamaTarget, text: list[int],
     assert np.abs(rows_of[tree.leaves[0]] - rows_of[tree.leaves[-1]]).max() > 1
 
 
-def test_what_is_committed_is_what_a_fresh_prompt_holds(target: LlamaTarget, text: list[int], seq: int) -> None:
-    base = len(text) - 1
+@pytest.mark.parametrize("every", [1, 3], ids=["tiny", "smol"])
+def test_what_is_committed_is_what_a_fresh_prompt_holds(
+    target: LlamaTarget, text: list[int], random_draft: Path, every: int
+) -> None:
+    if every == 3:
+        commit_paths(target, text, every)
+        return
+    with opened(random_draft, sequences=2, branches=30, outputs=48) as tiny:
+        commit_paths(tiny, text, every)
+
+
+def commit_paths(target: LlamaTarget, text: list[int], every: int) -> None:
+    """Commits the way to one node of a tree after the other, and compares what follows with a fresh prompt."""
+    base, probe = len(text) - 1, text[0]
     tree = absurd_tree(target, text[-1])
-    probe = target.vocab.tokenize(" Then")[0]
-    empty = target.cells(seq)
-    per_cell = None
-    paths = [(), *(tree.path(node) for node in range(0, len(tree), 3))]
-    for path in paths:
+    seq = target.open()
+    read(target, seq, text[:-1])
+    prompt = target.cells(seq)
+    read(target, seq, [probe])
+    per_cell = target.cells(seq) - prompt
+    target.truncate(seq, base)
+    for path in [(), *(tree.path(node) for node in range(0, len(tree), every))]:
         target.forward([Work(seq, tree)])
         target.commit(seq, path)
         check_cells(target)
         assert target.n_past(seq) == base + len(path)
-        grown = target.cells(seq) - empty
-        if path:
-            per_cell = per_cell or grown // len(path)
-            assert grown == per_cell * len(path)
-        else:
-            assert grown == 0
+        assert target.cells(seq) - prompt == per_cell * len(path)
         ours = step(target, seq, probe)
         theirs = fresh_row(target, [*text[:-1], *(tree.tokens[node] for node in path), probe])
         assert np.abs(ours - theirs).max() < ROUNDING
         assert target.truncate(seq, base) == base
         check_cells(target)
+    target.close(seq)
 
 
 def test_a_tree_that_is_stopped_half_way_leaves_nothing(target: LlamaTarget, text: list[int], seq: int) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.real.support import opened, read, step
+from localspec.backends.base import Work
+from localspec.spec.tree import TokenTree
+from localspec.types import GenerationRequest
+from tests.real.support import GREEDY, TREE, answer, opened, read, running, step
 
 #: Rounding of this quantised model; keys that are missing move logits by more.
 ROUNDING = 0.5
@@ -34,6 +38,11 @@ def test_a_small_window_cache_tells_what_it_lost(gemma: Path, text: list[int]) -
         read(target, seq, text[-4:])
         assert target.truncate(seq, 829) == 829
         assert np.abs(step(target, seq, text[829]) - late).max() < ROUNDING
+        for _ in range(3):  # rejected guesses cost no keys
+            target.forward([Work(seq, TokenTree.chain([1000, 2000, 3000, 4000]))])
+            target.commit(seq, ())
+        assert target.truncate(seq, 829) == 829
+        assert np.abs(step(target, seq, text[829]) - late).max() < ROUNDING
         for back in (400, 700):
             assert target.truncate(seq, 830 - back) == 0
             assert target.n_past(seq) == 0
@@ -42,6 +51,26 @@ def test_a_small_window_cache_tells_what_it_lost(gemma: Path, text: list[int]) -
                 read(target, seq, text[:19])
                 assert np.abs(step(target, seq, text[19]) - early).max() < ROUNDING
                 read(target, seq, text[20:830])
+
+
+def test_a_small_window_cache_shares_no_cells(gemma: Path) -> None:
+    with opened(gemma, n_ctx=1024, sequences=2, branches=15, swa_full=False) as target:
+        # Old cells that two ids hold would never be free again, and the cache would fill up for good.
+        assert (target.caps.trees, target.caps.max_leaves, target.caps.rollback) == (False, 2, None)
+        seq = target.open()
+        read(target, seq, [2, *range(1000, 1020)])
+        assert target.n_past(target.fork(seq, 20)) == 0
+
+
+def test_chains_over_a_small_window_cache(gemma: Path) -> None:
+    wish = GenerationRequest(prompt="a b c d e f a b c d e f a b", sampling=GREEDY, max_tokens=8, spec=TREE)
+    with running(gemma, spec_types=("ngram-simple",), swa_full=False) as engine:
+        assert engine.info.warnings == (
+            "drafts are chains: a sliding-window cache that is not kept whole cannot hold branches",
+        )
+        ours = answer(engine, replace(wish, trace=True))
+    assert ours.stats.draft_n > 0
+    assert all(step.tree is None or list(step.tree.parents) == list(range(-1, step.draft_n)) for step in ours.steps)
 
 
 @pytest.mark.timeout(300)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import llama_cpp
+import llama_cpp._ggml as _ggml
 import llama_cpp.llama_cpp as lib
 
 log = logging.getLogger("localspec.native")
@@ -25,6 +26,8 @@ log.addHandler(logging.NullHandler())
 
 # GGML_LOG_LEVEL_*: 5 continues the line before.
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+
+_GPU_TYPES = (1, 2)  # GGML_BACKEND_DEVICE_TYPE_GPU and _IGPU
 
 
 class NativeLog:
@@ -86,7 +89,12 @@ class Native:
 
     @property
     def can_offload(self) -> bool:
-        return bool(lib.llama_supports_gpu_offload())
+        """Whether there is a GPU, here or behind an RPC server. llama.cpp's own answer is about the build alone."""
+        ggml = _ggml.libggml
+        device, kind = ggml["ggml_backend_dev_get"], ggml["ggml_backend_dev_type"]
+        device.argtypes, device.restype = [ctypes.c_size_t], ctypes.c_void_p
+        kind.argtypes = [ctypes.c_void_p]
+        return any(kind(device(i)) in _GPU_TYPES for i in range(ggml["ggml_backend_dev_count"]()))
 
 
 def _log_to(path: Path) -> None:

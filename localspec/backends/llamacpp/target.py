@@ -37,24 +37,26 @@ class LlamaTarget:
         self._options = options
         self._lib = model.native.lib
         self._flag = interrupt or InterruptFlag()
-        self._ctx = self._make_context(model, options, self._flag)
+        self._window = 0 if options.swa_full else model.n_swa
+        # A recurrent state belongs to one id, and a window cache frees no old cell that two ids hold.
+        self._shares = not model.is_recurrent and not self._window
+        branches = min(options.branches, 256 - options.sequences) if self._shares else 0
+        n_ids = options.sequences + branches
+        self._ctx = self._make_context(model, options, n_ids)
         self._memory = CacheMemory(self._lib, self._lib.llama_get_memory(self._ctx))
-        n_ids = options.sequences + self._branches(options)
         self._pool = IdPool(n_ids)
         self._seqs: dict[int, Branches] = {}
         self._next_seq = 0
-        self._window = 0 if options.swa_full else model.n_swa
-        recurrent = model.is_recurrent
         self._caps = TargetCaps(
             n_ctx=int(self._lib.llama_n_ctx(self._ctx)),
             n_ctx_train=model.n_ctx_train,
             n_vocab=model.vocab.n_tokens,
             max_rows=int(self._lib.llama_n_batch(self._ctx)),
-            max_outputs=self._outputs(options),
+            max_outputs=max(options.outputs, n_ids),
             max_sequences=options.sequences,
-            max_leaves=options.sequences if recurrent else n_ids,
-            trees=not recurrent,
-            rollback=0 if recurrent else None,
+            max_leaves=n_ids,
+            trees=self._shares,
+            rollback=0 if model.is_recurrent else None,
         )
         self._batch = Batch(self._lib, self._caps.max_rows, n_ids)
         self._row_type = ctypes.c_float * self._caps.n_vocab
@@ -64,30 +66,22 @@ class LlamaTarget:
             self.close_all()
             raise
 
-    @staticmethod
-    def _branches(options: LlamaOptions) -> int:
-        return min(options.branches, 256 - options.sequences)
-
-    @classmethod
-    def _outputs(cls, options: LlamaOptions) -> int:
+    def _make_context(self, model: LlamaModel, options: LlamaOptions, n_ids: int) -> Any:
         # llama.cpp aborts where fewer rows may have logits than there are sequence ids.
-        return max(options.outputs, options.sequences + cls._branches(options))
-
-    def _make_context(self, model: LlamaModel, options: LlamaOptions, flag: InterruptFlag) -> Any:
-        outputs = self._outputs(options)
+        outputs = max(options.outputs, n_ids)
         params = self._lib.llama_context_default_params()
         params.n_ctx = options.n_ctx
         params.n_batch = max(options.n_batch, outputs)
         params.n_ubatch = min(options.n_ubatch, params.n_batch)
-        params.n_seq_max = options.sequences + self._branches(options)
+        params.n_seq_max = n_ids
         params.n_outputs_max = outputs
         params.n_threads = options.threads or core_count()
         params.n_threads_batch = options.threads_batch or params.n_threads
         params.flash_attn_type = _FLASH[options.flash_attn]
         params.type_k = CACHE_TYPES[options.cache_type_k]
         params.type_v = CACHE_TYPES[options.cache_type_v]
-        params.abort_callback = flag.callback
-        params.abort_callback_data = flag.data
+        params.abort_callback = self._flag.callback
+        params.abort_callback_data = self._flag.data
         params.swa_full = options.swa_full
         params.kv_unified = True
         params.no_perf = True
@@ -138,7 +132,7 @@ class LlamaTarget:
 
     def fork(self, seq: int, n: int) -> int:
         new = self.open()
-        if self._caps.rollback is None:
+        if self._shares:
             self._seqs[seq].share(n, self._seqs[new])
         return new
 

@@ -1,0 +1,13 @@
+"""``python -m tests.cli.fake_main``: the command line over an engine without weights, in a process of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from localspec.cli import main, session
+from localspec.host import HostedEngine
+from tests.cli import factories
+
+if __name__ == "__main__":
+    setattr(session, "HostedEngine", partial(HostedEngine, factory=factories.engine))  # noqa: B010
+    main.main()

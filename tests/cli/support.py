@@ -1,0 +1,122 @@
+"""Runs of the command line, piped and at a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCALSPEC, FAKE = "localspec", "tests.cli.fake_main"
+#: Quick and the same on every machine.
+PLAIN = ("-t", "1", "--temp", "0", "-s", "1")
+
+Done = subprocess.CompletedProcess[bytes]
+
+
+def command(*arguments: str, module: str = LOCALSPEC) -> list[str]:
+    return [sys.executable, "-m", module, *arguments]
+
+
+def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **(changes or {})}
+
+
+def run(*arguments: str, module: str = LOCALSPEC, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
+    """The finished command; its standard input is a pipe with ``stdin``."""
+    return subprocess.run(
+        command(*arguments, module=module), input=stdin, capture_output=True, env=environment(env), timeout=100
+    )
+
+
+def shell(script: str, *arguments: str, module: str = LOCALSPEC) -> Done:
+    """Runs ``script`` in bash, where ``"$@"`` is the command."""
+    return subprocess.run(
+        ["bash", "-c", script, "bash", *command(*arguments, module=module)],
+        capture_output=True,
+        env=environment(),
+        timeout=100,
+    )
+
+
+def error_line(done: Done, code: int) -> str:
+    """The one line of an error; checks that there is nothing else."""
+    lines = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout, len(lines)) == (code, b"", 1), done
+    what, hint = lines[0].removeprefix("localspec: error: ").split(". ", 1)
+    assert lines[0].startswith("localspec: error: ")
+    assert what
+    assert hint.endswith(".")
+    return lines[0]
+
+
+def children(pid: int) -> list[int]:
+    """Processes that the main thread of ``pid`` has started and that live."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+class Terminal:
+    """The command at a terminal of its own; ``stdout`` may be a file instead."""
+
+    def __init__(self, *arguments: str, module: str = LOCALSPEC, stdout: int | None = None) -> None:
+        self._line, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            command(*arguments, module=module),
+            stdin=theirs,
+            stdout=theirs if stdout is None else stdout,
+            stderr=theirs,
+            env=environment(),
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+        self._seen = b""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._line)
+
+    def send(self, keys: bytes) -> None:
+        os.write(self._line, keys)
+
+    def until(self, text: bytes) -> bytes:
+        """Everything up to and with ``text``, after what was returned before."""
+        while text not in self._seen:
+            more = self._more()
+            assert more, f"the end came before {text!r}: {self._seen!r}"
+            self._seen += more
+        end = self._seen.index(text) + len(text)
+        seen, self._seen = self._seen[:end], self._seen[end:]
+        return seen
+
+    def prompt(self) -> bytes:
+        """Everything up to the prompt; returns when keys are read there."""
+        seen = self.until(b"> ")
+        time.sleep(0.3)  # readline misses a signal between its prompt and its first wait
+        return seen
+
+    def end(self) -> tuple[int, bytes]:
+        """Exit code and what was left to read."""
+        rest = self._seen
+        while more := self._more():
+            rest += more
+        return self.process.wait(30), rest
+
+    def _more(self) -> bytes:
+        ready, _, _ = select.select([self._line], [], [], 60)
+        assert ready, f"nothing more comes after {self._seen!r}"
+        try:
+            return os.read(self._line, 65536)
+        except OSError:  # Linux's way to say that the other side is closed
+            return b""

@@ -1,0 +1,212 @@
+"""The documents say what is so: generated pages are fresh, names and flags exist, the example runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec import loading
+from localspec.backends.fake import FakeTarget, FakeVocab
+from localspec.cli.app import CHAT_OPTIONS, COMPLETE_OPTIONS, canonical
+from localspec.drafters.ngram import NgramSimple
+from localspec.engine import Engine
+from localspec.errors import ExitCode
+from localspec.options import GENERATION_OPTIONS
+from localspec.types import GenerationRequest, Tokens
+from scripts import compare, gen_docs, screenshot, setup_env
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+WRITTEN = (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ARCHITECTURE)
+SOURCES = ("localspec", "models", "scripts", "tests")
+ALL_FLAGS = {
+    flag
+    for option in (*GENERATION_OPTIONS, *COMPLETE_OPTIONS, *CHAT_OPTIONS)
+    for flag in (*option.flags, *option.aliases)
+} | {"--version", "-V", "--help", "-h"}
+
+
+def fences(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def spans(page: Path) -> list[str]:
+    """Code in the running text."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Every command of the shell examples and of the running text, as words; pipes are taken apart."""
+    lines = [line for fence in fences(page, "sh") for line in fence.replace("\\\n", " ").splitlines()]
+    for line in (*lines, *(span for span in spans(page) if " " in span)):
+        words = shlex.split(line, comments=True)
+        while words:
+            end = next((i for i, word in enumerate(words) if word in ("|", "&&", ">")), len(words))
+            if words[:end]:
+                yield words[:end]
+            words = words[end + 1 :]
+
+
+def source_text() -> str:
+    return "\n".join(file.read_text("utf-8") for part in SOURCES for file in sorted((ROOT / part).rglob("*.py")))
+
+
+@pytest.mark.parametrize("page", gen_docs.pages(), ids=lambda page: page.name)
+def test_generated_pages_are_fresh(page: Path) -> None:
+    assert page.read_text("utf-8") == gen_docs.pages()[page], "run scripts/gen_docs.py"
+
+
+def test_generated_pages_leave_nothing_out() -> None:
+    flags = (ROOT / "docs" / "flags.md").read_text("utf-8")
+    assert [flag for flag in sorted(ALL_FLAGS - {"--version", "-V", "--help", "-h"}) if flag not in flags] == []
+    rows = re.findall(r"^\| (\d+) \| `(\w+)`", (ROOT / "docs" / "exit-codes.md").read_text("utf-8"), re.MULTILINE)
+    assert rows == [(str(code.value), code.name) for code in ExitCode]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_commands_use_flags_that_exist(page: Path) -> None:
+    for words in commands(page):
+        match words:
+            case ["localspec", "complete" | "chat" as name, *arguments]:
+                options = (*GENERATION_OPTIONS, *(COMPLETE_OPTIONS if name == "complete" else CHAT_OPTIONS))
+                known = {flag for option in options for flag in option.flags} | {"-h"}
+                used = {word for word in canonical(arguments) if re.match(r"--?[a-zA-Z]", word)}
+                assert used <= known, words
+            case ["scripts/setup", *arguments]:
+                run = setup_env.arguments(arguments).run
+                assert not run or run[0] == "localspec" or (ROOT / run[0]).is_file(), words
+            case [program, *_] if program.startswith("scripts/"):
+                assert (ROOT / program).is_file(), words
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_flags_in_the_text_exist(page: Path) -> None:
+    others = {"--dev", "--demo", "--run", "--venv", "--server", "--torch", "--fast", "--draft"}  # of scripts
+    named = {span.split()[0] for span in spans(page) if re.match(r"--?[a-zA-Z]+", span)}
+    assert {flag for flag in named - ALL_FLAGS - others if not flag.startswith("-D")} == set()
+
+
+def test_the_two_commands_come_first_and_lead_somewhere() -> None:
+    first, second = [setup_env.arguments(words[1:]) for words in commands(README) if words[0] == "scripts/setup"][:2]
+    assert (first.extras, first.run) == (["demo"], ["localspec", "chat"])
+    assert (second.extras, second.run) == (["demo", "dev"], ["scripts/check"])
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_paths_and_links_exist(page: Path) -> None:
+    named = {
+        span for span in spans(page) if re.fullmatch(r"(localspec|models|tui|scripts|tests|docs|\.ci)/[\w./-]*", span)
+    }
+    linked = {target for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")) if "://" not in target}
+    missing = {path for path in named if not (ROOT / path).exists()}
+    missing |= {path for path in linked if not (page.parent / path).exists()}
+    assert missing == set()
+
+
+def test_names_in_the_architecture_exist() -> None:
+    source = source_text()
+    classes = set(re.findall(r"^class (\w+)", source, re.MULTILINE))
+    functions = set(re.findall(r"^ *def (\w+)", source, re.MULTILINE))
+    attributes = functions | set(re.findall(r"^    (?:    self\.)?(\w+)(?:: .+)?(?: =|$)", source, re.MULTILINE))
+    constants = set(re.findall(r"^(\w+)(?:: .+)? =", source, re.MULTILINE))
+
+    def exists(span: str) -> bool | None:
+        """``None``: not a name."""
+        if match := re.fullmatch(r"(\w+)\(\)", span):
+            return match[1] in functions
+        if match := re.fullmatch(r"(_?[A-Z]\w+)\.(\w+)", span):
+            return match[1] in classes and match[2] in attributes
+        if re.fullmatch(r"_?[A-Z]\w+", span):
+            return span in classes | constants
+        return None
+
+    found = {span: exists(span) for span in spans(ARCHITECTURE)}
+    assert [span for span, is_there in found.items() if is_there is False] == []
+    assert sum(is_there is True for is_there in found.values()) > 40
+
+
+def test_documents_name_no_place_outside_the_project() -> None:
+    outside = re.compile(r"(?<![\w.~/])/(?:home|root|tmp|work|opt|mnt)/\w+")
+    pages = [*WRITTEN, *gen_docs.pages(), *(ROOT / "docs").glob("*.svg")]
+    assert [page.name for page in pages if outside.search(page.read_text("utf-8"))] == []
+
+
+def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def load(target: str, *, draft: str) -> Engine:
+        asked.append((target, draft))
+        return Engine(FakeTarget(FakeVocab(), seed=3), [NgramSimple()])
+
+    monkeypatch.setattr(loading, "load", load)
+    (example,) = fences(README, "python")
+    scope: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), scope)
+    assert asked == [("big.gguf", "small.gguf")]
+    plain = Engine(FakeTarget(FakeVocab(), seed=3)).submit(GenerationRequest(prompt="Once upon a time", max_tokens=64))
+    assert scope["Tokens"] is Tokens
+    assert capsys.readouterr().out
+    assert len([event for event in plain if isinstance(event, Tokens)]) > 1
+
+
+# The scripts that make pictures and tables
+
+
+def test_compare_measures_every_setting_on_every_prompt() -> None:
+    def engine() -> Engine:
+        return Engine(FakeTarget(FakeVocab(), seed=3, n_ctx=2048), [NgramSimple()])
+
+    ways = compare.settings(draft=False)
+    with engine() as loaded:
+        pairs = compare.measure(loaded, ways, rounds=2, tokens=40)
+    assert set(pairs) == {(kind, name) for kind in compare.PROMPTS for name in ways}
+    assert all(len(one.ids) == 40 for runs in pairs.values() for pair in runs for one in pair)
+    lines = compare.table(pairs).splitlines()
+    assert len(lines) == 3 + len(ways)
+    # The fake is exact to the bit, so that every answer is the plain one.
+    assert all(line.endswith("| 6/6 |") for line in lines[3:])
+
+
+def test_compare_takes_the_median_of_ratios_of_one_pair() -> None:
+    def run(speed: float, length: float | None = 2.0, alpha: float | None = 0.5) -> compare.Run:
+        return compare.Run(speed, length, alpha, (1,))
+
+    # A machine that slows down: each pair says x2, the medians of the columns would say x1 and less.
+    runs = [(run(10), run(20)), (run(5), run(10)), (run(1), run(3))]
+    assert compare.cell(runs) == "×2.00 [2.0–3.0], 2.0, 0.50"
+    assert compare.cell([(run(5), run(5, None, None))]) == "×1.00 [1.0–1.0], no guess"
+
+
+def test_a_drawn_screen_keeps_text_and_colour_and_loads_nothing() -> None:
+    picture = screenshot.draw("$ run\n\x1b[31mred\x1b[0m α", columns=40, title="a title")
+    assert "a&#160;title" in picture or "a title" in picture
+    assert "red" in picture
+    assert "α" in picture
+    assert "#be3f48" in picture.lower()
+    assert "@font-face" not in picture
+    assert "cdn" not in picture
+
+
+def test_screenshot_steps_keep_their_order() -> None:
+    args = screenshot.arguments(["a.svg", "--until", "x", "--type", "y", "--until", "z", "--", "run", "--now"])
+    assert args.steps == [("until", "x"), ("type", "y"), ("until", "z")]
+    assert args.command == ["run", "--now"]
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+def test_screen_of_a_program() -> None:
+    with screenshot.Screen(["cat"], 40, 10, "cat") as screen:
+        screen.type("hello there")
+        screen.until(r"hello there\nhello there", seconds=20)
+        screen.press("C-d")
+        with pytest.raises(SystemExit, match="does not come"):
+            screen.until("never", seconds=20)
+        assert screen.text().startswith("$ cat\nhello there")
