@@ -109,6 +109,10 @@ class GenerationRequest:
             raise UsageError("a request needs exactly one of prompt, tokens and messages", hint="Give one of them.")
         if any(not s for s in self.stop):
             raise UsageError("a stop string is empty", hint="Leave it out or give it some text.")
+        if self.logprobs is not None and self.logprobs < 0:
+            raise UsageError(f"logprobs {self.logprobs} is negative", hint="Give 0 or more.")
+        if self.spec.accept not in ("draw", "ratio"):
+            raise UsageError(f"acceptance rule {self.spec.accept} is not known", hint="Use draw or ratio.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from localspec.backends.llamacpp.native import Native
 from localspec.errors import EngineError
 
 SKIP = "LOCALSPEC_NO_EXTRA_BUFFERS"
+TIMEOUT = 120  # seconds
 
 
 def extra_buffers_are_safe(native: Native, warn: Callable[[str], None], *, cache: Path | None = None) -> bool:
@@ -101,20 +102,22 @@ def _write(file: Path, verdicts: dict[str, bool]) -> None:
 
 def _try(*, extra_buffers: bool) -> str | None:
     """Runs the decode in a child; ``None`` if it lived, else how it died."""
-    child = subprocess.run(
-        [sys.executable, "-m", __name__, "on" if extra_buffers else "off"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", __name__, "on" if extra_buffers else "off"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {TIMEOUT} s"
     if child.returncode == 0:
         return None
-    if child.returncode < 0:
-        return signal.Signals(-child.returncode).name
-    return f"exit code {child.returncode}"
+    died = {number.value: number.name for number in signal.Signals}
+    return died.get(-child.returncode, f"exit code {child.returncode}")
 
 
 def write_tiny_model(path: Path, *, width: int = 256) -> None:
