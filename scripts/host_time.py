@@ -3,8 +3,7 @@
 Two measurements on one machine in one run:
 
 * Host time: the part of every engine step outside native decode calls (``seq_*`` calls count as host), against a budget
-  of 0.3 ms + 0.12 ms a draft row at temperature 0, and 0.3 ms a visited node more above it. CPU time of the engine's
-  thread, so that neighbours on the machine do not count.
+  of 0.3 ms + 0.12 ms a draft row at temperature 0, and 0.3 ms a visited node more above it. Run it on a quiet machine.
 * Plain decoding through the engine against a bare loop over the same native calls (decode one row, read its logits,
   take the largest), in interleaved blocks; the median of the paired ratios.
 """
@@ -34,7 +33,7 @@ PROMPT = "Numbers: one two three four five six seven eight nine ten. Numbers: on
 
 @dataclass
 class Native:
-    """CPU seconds of this thread spent in ``llama_decode`` so far."""
+    """Seconds spent in ``llama_decode`` so far."""
 
     seconds: float = 0.0
 
@@ -47,9 +46,9 @@ def timed_decode() -> Iterator[Native]:
     native, decode = Native(), lib.llama_decode
 
     def timed(*args: Any) -> int:
-        began = time.thread_time()
+        began = time.perf_counter()
         code: int = decode(*args)
-        native.seconds += time.thread_time() - began
+        native.seconds += time.perf_counter() - began
         return code
 
     lib.llama_decode = timed
@@ -72,9 +71,9 @@ def host_time(engine: Engine, temperature: float, spec: SpecParams, n: int) -> t
     with timed_decode() as native:
         over = False
         while not over:
-            before, began = native.seconds, time.thread_time()
+            before, began = native.seconds, time.perf_counter()
             engine.step()
-            host = time.thread_time() - began - (native.seconds - before)
+            host = time.perf_counter() - began - (native.seconds - before)
             for event in handle.drain():
                 over = over or type(event).__name__ in ("Finished", "Failed")
                 if isinstance(event, Tokens) and event.step is not None:

@@ -239,6 +239,8 @@ class Engine:
     def _choose(self, answers: list[Answer], wishes: list[Wish], proposals: list[dict[str, Draft]]) -> list[Draft]:
         """One draft a sequence: what the controller makes of the proposals. Drawn guesses stay as they were drawn."""
         drafts = [Draft(TokenTree.root(answer.slot.tokens[-1])) for answer in answers]
+        if not any(proposals):
+            return drafts
         free = []
         for i, mine in enumerate(proposals):
             if mine and wishes[i].spec.accept == "ratio":

@@ -86,7 +86,7 @@ def to_law(scores: Scores) -> Law:
 def best(scores: Scores, k: int) -> tuple[tuple[int, float], ...]:
     """The ``k`` likeliest tokens with their softmax probabilities, best first; of equals the lower id first."""
     if k == 1:
-        at = int(np.argmax(scores.logits))
+        at = int(scores.logits.argmax())
         peak = require_finite(float(scores.logits[at]))
         return ((scores.token(at), 1.0 / _mass(scores.logits, peak)),)
     few = top_k(scores, k)
@@ -105,7 +105,7 @@ def _mass(logits: Logits, peak: float) -> float:
 
 def greedy(scores: Scores) -> int:
     """The likeliest token; of equals the one with the lowest id."""
-    at = int(np.argmax(scores.logits))
+    at = int(scores.logits.argmax())
     require_finite(float(scores.logits[at]))
     return scores.token(at)
 

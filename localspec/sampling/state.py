@@ -123,7 +123,7 @@ class SamplerState:
 
     def draw(self, row: Row) -> int:
         """The request's token at this position: a pure function of the row, the seed and this state."""
-        if self.greedy:
+        if self.params.temperature <= 0:
             return filters.greedy(self._scores(row))
         law = self.law(row)
         return law.draw(self.noise(law.ids))

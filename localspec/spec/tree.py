@@ -40,6 +40,8 @@ class TokenTree:
             raise ValueError("a tree needs a root and arrays of one length")
         if self.parents[0] != -1:
             raise ValueError("node 0 is the root, its parent is -1")
+        if n == 1:
+            return
         seen: set[tuple[int, int]] = set()
         for node in range(1, n):
             if not 0 <= self.parents[node] < node:
@@ -87,7 +89,7 @@ class TokenTree:
 
     @cached_property
     def is_chain(self) -> bool:
-        return all(parent == node - 1 for node, parent in enumerate(self.parents))
+        return self.parents == tuple(range(-1, len(self) - 1))
 
     @cached_property
     def leaves(self) -> tuple[int, ...]:

@@ -34,6 +34,8 @@ class StopFinder:
         Among the stops that ``piece`` completes, the one that starts earliest wins, then the longest. On a
         match the bytes returned end where it starts; the matched bytes and what follows are gone.
         """
+        if not self._needles:
+            return piece, None
         window = self.held + piece
         found = [(start, -len(needle), stop) for stop, needle in self._stops if (start := window.find(needle)) >= 0]
         if found:

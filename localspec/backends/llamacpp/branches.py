@@ -77,6 +77,9 @@ class Branches:
         The likeliest branch runs on under the id its parent ends with (the main id, at the root), so that keeping it
         touches no other cell; every other one gets a new id that is laid over the cells it shares.
         """
+        if len(tree) == 1:
+            self._ids, self._tips = [[self.main]], {self.main: 0}
+            return self._ids
         self._ids = self._ids[:done] + [[] for _ in range(len(tree) - done)]
         leaves = (len(tree) - 1,) if tree.is_chain else sorted(tree.leaves, key=lambda node: -tree.reach[node])
         for leaf in leaves:

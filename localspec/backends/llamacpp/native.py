@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+# OpenMP reads its settings when it is loaded. Threads of a pass wait for each other by spinning; unbounded, they burn
+# the time slice that the thread they wait for needs, and on a busy machine one pass takes seconds. So many turns are
+# some tens of microseconds: longer than waits on a quiet machine, where this costs nothing (scripts/busy.py).
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 import llama_cpp
 import llama_cpp._ggml as _ggml
@@ -81,6 +88,14 @@ class Native:
         if log_file is not None:
             _log_to(log_file)
         lib.llama_backend_init()
+
+    @cached_property
+    def row_address(self) -> Callable[[Any, int], int]:
+        """``llama_get_logits_ith`` as an address: the binding's own wraps every row in a pointer object first."""
+        function = lib._lib["llama_get_logits_ith"]  # a function object of our own
+        function.argtypes = [lib.llama_context_p_ctypes, ctypes.c_int32]
+        function.restype = ctypes.c_void_p
+        return cast("Callable[[Any, int], int]", function)
 
     @property
     def library_path(self) -> str:

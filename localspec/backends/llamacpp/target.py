@@ -20,6 +20,7 @@ from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
+FEW = 8  # rows up to here are written one by one, more of a chain as arrays
 NAN_HINT = "The file is damaged: compare its checksum or download it again."
 
 
@@ -60,6 +61,8 @@ class LlamaTarget:
         )
         self._batch = Batch(self._lib, self._caps.max_rows, n_ids)
         self._row_type = ctypes.c_float * self._caps.n_vocab
+        self._row_address = model.native.row_address
+        self._views: dict[int, Row] = {}
         try:
             self._check_first_pass()
         except BaseException:
@@ -167,14 +170,14 @@ class LlamaTarget:
                 hint="Raise -b or draft fewer tokens.",
             )
         ids = seq.place(tree, item.done)
-        if tree.is_chain:
+        if len(tree) - item.done > FEW and tree.is_chain:
             tokens = tree.tokens[item.done :]
             wanted_from = max(item.rows_from - item.done, 0)
             first = batch.add_chain(tokens, seq.n_past + item.done, ids[item.done][0], wanted_from)
             return {node: first + node - item.done for node in range(item.done, len(tree))}
         return {
             node: batch.add(tree.tokens[node], seq.n_past + tree.depths[node], ids[node], node >= item.rows_from)
-            for node in likeliest_first(tree, item.done)
+            for node in (range(item.done, len(tree)) if tree.is_chain else likeliest_first(tree, item.done))
         }
 
     def _recover(self, work: Sequence[Work]) -> None:
@@ -229,9 +232,13 @@ class LlamaTarget:
 
     def row(self, index: int) -> Row:
         """Logits of row ``index`` of the last pass, a view."""
-        pointer = self._lib.llama_get_logits_ith(self._ctx, index)
-        cells = self._row_type.from_address(ctypes.addressof(pointer.contents))
-        return np.frombuffer(memoryview(cells), np.float32)
+        # llama.cpp writes every pass into the same buffer, so a row's view can be kept by its address.
+        address = self._row_address(self._ctx, index)
+        view = self._views.get(address)
+        if view is None:
+            view = np.frombuffer(memoryview(self._row_type.from_address(address)), np.float32)
+            self._views[address] = view
+        return view
 
     def cells(self, seq: int) -> int:
         """Bytes of state the cache holds for a sequence: linear in its cells, for checks in tests."""
