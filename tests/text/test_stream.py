@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -54,15 +55,9 @@ def run(tokens: Sequence[Piece], stops: Sequence[str], step: Callable[[], int] =
 
 
 def decode_all(data: bytes) -> str:
-    """All at once, without the unfinished character at the end."""
-    for n in (3, 2, 1):
-        tail = data[-n:] if len(data) >= n else b""
-        try:
-            tail.decode()
-        except UnicodeDecodeError as error:
-            if error.start == 0 and error.reason == "unexpected end of data":
-                return data[:-n].decode("utf-8", "replace")
-    return data.decode("utf-8", "replace")
+    """All at once, without what Python holds for an unfinished character at the end (half a surrogate, which can only
+    turn out broken, among it)."""
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(data)
 
 
 def reference(
