@@ -25,6 +25,16 @@ class Vocab(Protocol):
         ...
 
     @property
+    def bos_text(self) -> str:
+        """How templates spell the opening token, also where the model does not want one put there; "" for none."""
+        ...
+
+    @property
+    def eos_text(self) -> str:
+        """How templates spell the token that ends a text; "" for none."""
+        ...
+
+    @property
     def end_tokens(self) -> frozenset[int]:
         """Every id that ends a generation."""
         ...

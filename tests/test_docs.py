@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,14 +198,3 @@ def test_screenshot_steps_keep_their_order() -> None:
     args = screenshot.arguments(["a.svg", "--until", "x", "--type", "y", "--until", "z", "--", "run", "--now"])
     assert args.steps == [("until", "x"), ("type", "y"), ("until", "z")]
     assert args.command == ["run", "--now"]
-
-
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
-def test_screen_of_a_program() -> None:
-    with screenshot.Screen(["cat"], 40, 10, "cat") as screen:
-        screen.type("hello there")
-        screen.until(r"hello there\nhello there", seconds=20)
-        screen.press("C-d")
-        with pytest.raises(SystemExit, match="does not come"):
-            screen.until("never", seconds=20)
-        assert screen.text().startswith("$ cat\nhello there")

@@ -1,4 +1,4 @@
-"""A model without weights: scores are a table over the last tokens. For tests, demos and ``--mock``.
+"""A model without weights: scores are a table over the last tokens. For tests and demos.
 
 It keeps every promise of the `Target` protocol and checks that the engine keeps its own: a pass must fit, a node's
 parent must be there, a commit must be a path. Its scores depend on the last two tokens only, and not on how rows are
@@ -26,6 +26,8 @@ class FakeVocab:
 
     kind = "fake"
     bos = None
+    bos_text = ""
+    eos_text = "<end>"
 
     def __init__(self, n: int = 64, *, renamed: Mapping[int, str] | None = None) -> None:
         self.n_tokens = n

@@ -106,9 +106,6 @@ def encode_chat(
     template: ChatTemplate,
     messages: Sequence[Message],
     vocab: Vocab,
-    *,
-    bos: str | None = None,
-    eos: str | None = None,
     **kwargs: Any,
 ) -> list[int]:
     """The conversation as token ids, ready to be answered.
@@ -117,19 +114,12 @@ def encode_chat(
     the text they are. The ids start with exactly one BOS where the vocabulary wants one.
 
     Args:
-        bos: what the template gets as ``bos_token``; default: the name of ``vocab.bos``, if there is one.
-        eos: what it gets as ``eos_token``; default: the name of the vocabulary's end token, if there is only
-            one.
         kwargs: passed on to `ChatTemplate.render`.
 
     Raises:
         ModelError: as `ChatTemplate.render`.
     """
-    ends = vocab.end_tokens
-    if bos is None:
-        bos = "" if vocab.bos is None else vocab.text(vocab.bos)
-    if eos is None:
-        eos = vocab.text(min(ends)) if len(ends) == 1 else ""
+    bos, eos = vocab.bos_text, vocab.eos_text
     names = ControlNames.of(vocab)
     turns = [[message.role, message.content] for message in messages]
     marker = Marker.beside(names, [template.source, bos, eos, *_texts(kwargs), *_texts(turns)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from localspec.cli.diagnostics import fail, note, one_line, say
 from localspec.cli.output import Output
@@ -83,8 +84,10 @@ def _ask() -> str | None:
 
 
 def _greeting(info: EngineInfo) -> str:
-    guesser = info.draft or ", ".join(info.drafters) or "nothing"
-    return one_line(f"{info.target} · guesses from {guesser} · context {info.n_ctx} · ctrl-c stops, ctrl-d leaves")
+    guesser = Path(info.draft).name if info.draft else ", ".join(info.drafters) or "nothing"
+    return one_line(
+        f"{Path(info.target).name} · guesses from {guesser} · context {info.n_ctx} · ctrl-c stops, ctrl-d leaves"
+    )
 
 
 class Conversation:

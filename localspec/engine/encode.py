@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localspec.chat import ChatTemplate, encode_chat
-from localspec.errors import UsageError
+from localspec.errors import ModelError, UsageError
 from localspec.text.stream import TextStream
 from localspec.types import GenerationRequest
 from localspec.vocab import Vocab
@@ -13,9 +13,9 @@ def encode(request: GenerationRequest, vocab: Vocab, template: ChatTemplate | No
     """The prompt as tokens, with BOS exactly once where the model wants it.
 
     Raises:
-        UsageError: nothing to start from, messages without a template, a token that does not exist, or more tokens
+        UsageError: nothing to start from, a token that does not exist, or more tokens
             than the context holds.
-        ModelError: the template refuses the messages.
+        ModelError: there is no chat template, or it refuses the messages.
     """
     tokens = _tokens(request, vocab, template)
     if not tokens:
@@ -33,8 +33,9 @@ def encode(request: GenerationRequest, vocab: Vocab, template: ChatTemplate | No
 def _tokens(request: GenerationRequest, vocab: Vocab, template: ChatTemplate | None) -> list[int]:
     if request.messages is not None:
         if template is None:
-            raise UsageError(
-                "this model has no chat template", hint="Use a plain prompt, or give --chat-template-file."
+            raise ModelError(
+                "this model has no chat template: it is a base model, not a chat model",
+                hint="Use a plain prompt, or a model that was tuned for chat.",
             )
         return encode_chat(template, request.messages, vocab)
     if request.tokens is not None:

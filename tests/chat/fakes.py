@@ -17,6 +17,16 @@ class ByteVocab:
     bos: int | None = None
     end_tokens: frozenset[int] = frozenset({FIRST + 1})
     kind: str = "bytes"
+    opening: str = ""  # how templates spell BOS where the model does not want one
+    closing: str = ""  # how they spell the end, if not as the lowest end token
+
+    @property
+    def bos_text(self) -> str:
+        return self.opening if self.bos is None else self.text(self.bos)
+
+    @property
+    def eos_text(self) -> str:
+        return self.closing or (self.text(min(self.end_tokens)) if self.end_tokens else "")
 
     @property
     def n_tokens(self) -> int:

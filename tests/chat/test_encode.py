@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ def controls(ids: list[int]) -> list[int]:
 def chat(template: ChatTemplate, *contents: str, vocab: ByteVocab = VOCAB, **kwargs: object) -> list[int]:
     roles = ["user", "assistant"] * len(contents)
     turns = [Message(role, content) for role, content in zip(roles, contents, strict=False)]
-    return encode_chat(template, turns, vocab, **kwargs)  # type: ignore[arg-type]
+    return encode_chat(template, turns, vocab, **kwargs)
 
 
 def test_scaffolding_becomes_control_tokens() -> None:
@@ -107,16 +109,16 @@ def test_exactly_one_bos_where_the_model_wants_one(written: str, content: str) -
 
 def test_no_bos_where_the_model_wants_none() -> None:
     assert chat(ChatTemplate("{{ bos_token }}{{ messages[0].content }}", "t"), "hi") == list(b"hi")
-    kept = chat(ChatTemplate("{{ bos_token }}{{ messages[0].content }}", "t"), "hi", bos="<s>")
+    kept = chat(ChatTemplate("{{ bos_token }}{{ messages[0].content }}", "t"), "hi", vocab=ByteVocab(opening="<s>"))
     assert kept == [VOCAB.id("<s>"), *b"hi"]
 
 
-def test_eos_is_the_only_end_token_or_what_the_caller_says() -> None:
+def test_eos_is_what_the_vocabulary_calls_it() -> None:
     template = ChatTemplate("{{ messages[0].content }}{{ eos_token }}", "t")
     two = ByteVocab(end_tokens=frozenset({FIRST + 1, FIRST + 3}))
     assert chat(template, "a")[1:] == [FIRST + 1]
-    assert chat(template, "a", vocab=two)[1:] == []
-    assert chat(template, "a<", vocab=two, eos="</s>")[2:] == [FIRST + 3]
+    assert chat(template, "a", vocab=two)[1:] == [FIRST + 1]
+    assert chat(template, "a<", vocab=replace(two, closing="</s>"))[2:] == [FIRST + 3]
 
 
 def test_a_vocabulary_without_control_tokens() -> None:

@@ -28,6 +28,8 @@ import llama_cpp
 import llama_cpp._ggml as _ggml
 import llama_cpp.llama_cpp as lib
 
+from localspec.errors import UsageError
+
 log = logging.getLogger("localspec.native")
 log.addHandler(logging.NullHandler())
 
@@ -115,8 +117,13 @@ class Native:
 def _log_to(path: Path) -> None:
     if str(path.absolute()) in (getattr(handler, "baseFilename", None) for handler in log.handlers):
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", hint="Check the path given to --log-file."
+        ) from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
-from localspec.backends.llamacpp.model import CACHE_TYPES, LlamaModel, LlamaOptions, load_error
+from localspec.backends.llamacpp.model import CACHE_TYPES, LlamaModel, LlamaOptions
 from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.vocab import LlamaVocab
 from localspec.control.threads import core_count
@@ -92,16 +93,14 @@ class LlamaTarget:
             ctx = self._lib.llama_init_from_model(model.handle, params)
         if ctx:
             return ctx
-        said = "; ".join(text.strip() for _, text in lines if "V cache quantization" in text or "flash" in text)
-        if said:
-            raise UsageError(f"the cache types do not fit together: {said}", hint="Use -fa on, or leave -ctv at f16.")
-        error = load_error(model.path, lines)
-        if isinstance(error, OutOfMemory):
-            raise OutOfMemory(
-                f"no room for the context of {model.path.name}: {error.message}",
-                hint="Use a smaller -c or -b.",
-            )
-        raise error
+        said = [text.strip() for level, text in lines if level >= logging.ERROR]
+        if any("quantized V cache" in text for text in said):
+            raise UsageError("a quantised value cache (-ctv) needs flash attention", hint="Use -fa on, or -ctv f16.")
+        raise OutOfMemory(
+            f"no room for a context of {params.n_ctx or model.n_ctx_train} tokens of {model.path.name}"
+            + (f" ({said[0]})" if said else ""),
+            hint="Use a smaller -c, -b or --spec-tree-nodes.",
+        )
 
     def _check_first_pass(self) -> None:
         """A bit-rotted file loads and computes NaN with return code 0; better said now than token 0 for ever."""
@@ -127,7 +126,9 @@ class LlamaTarget:
 
     def open(self) -> int:
         if len(self._seqs) >= self._caps.max_sequences:
-            raise EngineError(f"{len(self._seqs)} sequences are open already", hint="Raise --parallel.")
+            raise EngineError(
+                f"{len(self._seqs)} sequences are open already", hint="Load the engine with more sequences."
+            )
         seq = self._next_seq
         self._next_seq += 1
         self._seqs[seq] = Branches(self._pool, self._memory)
