@@ -304,6 +304,33 @@ class Reader(Scripted):
         self.text[seq] += [tree.tokens[0], *(tree.tokens[node] for node in path)]
 
 
+def test_hidden_states_that_were_missed_come_again_with_the_next_prompt() -> None:
+    """A paused reader is shown nothing; it cannot read by itself, so the target reads for it once more."""
+    failed = False
+
+    def once(ask: Ask) -> TokenTree:
+        nonlocal failed
+        if not failed:
+            failed = True
+            raise ValueError("oh")
+        return nothing(ask)
+
+    reader = Reader(once)
+    engine = Engine(fake(layers=frozenset({0, 1})), [reader], prompt_chunk=7)
+    first = answer(engine, request((2, 3, 4, 5), sampling=NO_END, n=12))
+    assert first.notices
+    later = request((2, 3, 4, 5, *first.ids, 6), sampling=NO_END, n=12)
+    got = answer(engine, later)
+    assert not got.notices  # `Reader.propose` checks that it has read every token
+    assert got.told == alone(fake(), plain(later)).told
+    assert got.started.cache_n <= 4
+
+
+def test_a_reader_of_layers_that_the_target_does_not_give_is_refused() -> None:
+    with pytest.raises(UsageError, match="layer 0"):
+        Engine(fake(), [Reader()])
+
+
 def test_hidden_states_arrive_for_the_right_tokens_in_order() -> None:
     def wide(ask: Ask) -> TokenTree:
         last = ask.tokens[-1]
