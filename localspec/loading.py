@@ -126,6 +126,11 @@ class _Loader:
             template = self._template(model)
             drafters = self._drafters(native, target)
             undo.pop_all()
+        if target.caps.n_ctx > target.caps.n_ctx_train:
+            self._warn(
+                f"the context of {target.caps.n_ctx} tokens is longer than the {target.caps.n_ctx_train} the model was"
+                " trained for: beyond them its text gets worse"
+            )
         if target.caps.rollback is not None and drafters:
             self._warn("speculation is off: this target cannot take back what it has read (recurrent layers)")
         elif not target.caps.trees and drafters:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from localspec.backends.llamacpp import LlamaTarget, Native
+from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
+from localspec.backends.llamacpp.memory import cache_bytes
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine import Engine
-from localspec.errors import UsageError
+from localspec.errors import OutOfMemory, UsageError
 from localspec.loading import EngineOptions, ModelOptions, load
 from tests.real.support import opened, read, running
 
@@ -145,3 +146,17 @@ def test_offload_that_is_not_possible_is_said_once(random_draft: Path) -> None:
         assert [line.split(":")[0] for line in engine.info.warnings] == ["-ngl and -ngld ignored"]
     with load(EngineOptions(replace(model, gpu_layers=0), n_ctx=256)) as engine:
         assert engine.info.warnings == ()
+
+
+def test_a_context_that_cannot_fit_is_refused_before_it_is_filled(smol: Path) -> None:
+    with pytest.raises(OutOfMemory, match="10000000 tokens") as caught:
+        load(EngineOptions(ModelOptions(smol, threads=1), n_ctx=10_000_000))
+    assert "-c" in caught.value.hint
+
+
+def test_the_size_of_a_cache(smol: Path) -> None:
+    options = LlamaOptions(smol, n_ctx=1000)
+    model = LlamaModel(Native(), options)
+    assert cache_bytes(model, options) == 1000 * 30 * 2 * 192 * 2
+    assert cache_bytes(model, replace(options, cache_type_k="q8_0")) == 1000 * 30 * 192 * (2 + 34 / 32)
+    model.free()

@@ -100,6 +100,21 @@ class LlamaModel:
         return int(self.native.lib.llama_model_n_ctx_train(self.handle))
 
     @property
+    def n_layer(self) -> int:
+        return int(self.native.lib.llama_model_n_layer(self.handle))
+
+    @property
+    def cache_widths(self) -> tuple[int, int]:
+        """Numbers that one token puts into the key and the value cache of a layer."""
+        lib = self.native.lib
+        heads, heads_kv = lib.llama_model_n_head(self.handle), lib.llama_model_n_head_kv(self.handle)
+        width = lib.llama_model_n_embd(self.handle) // max(heads, 1)
+        architecture = self.metadata("general.architecture")
+        lengths = (self.metadata(f"{architecture}.attention.{part}_length") for part in ("key", "value"))
+        key, value = (int(length) if length else width for length in lengths)
+        return key * heads_kv, value * heads_kv
+
+    @property
     def n_swa(self) -> int:
         """Width of the sliding window; 0 where there is none."""
         return int(self.native.lib.llama_model_n_swa(self.handle))

@@ -12,6 +12,7 @@ import numpy as np
 from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
+from localspec.backends.llamacpp.memory import available_bytes, cache_bytes
 from localspec.backends.llamacpp.model import CACHE_TYPES, LlamaModel, LlamaOptions
 from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.vocab import LlamaVocab
@@ -21,6 +22,7 @@ from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
+ROOM = 0.9  # share of the free memory that a cache may take; buffers and the rest of the machine want some
 FEW = 8  # rows up to here are written one by one, more of a chain as arrays
 NAN_HINT = "The file is damaged: compare its checksum or download it again."
 
@@ -70,7 +72,20 @@ class LlamaTarget:
             self.close_all()
             raise
 
+    @staticmethod
+    def _check_room(model: LlamaModel, options: LlamaOptions) -> None:
+        """llama.cpp fills a cache with zeros when it makes it: too large a one ends the process, without a word."""
+        wanted, there = cache_bytes(model, options), available_bytes()
+        on_the_cpu = not (model.native.can_offload and options.gpu_layers != 0)
+        if on_the_cpu and there is not None and wanted > ROOM * there:
+            raise OutOfMemory(
+                f"a context of {options.n_ctx or model.n_ctx_train} tokens of {model.path.name} needs"
+                f" {wanted / 1e9:.1f} GB, {there / 1e9:.1f} GB are free",
+                hint="Use a smaller -c, or a smaller cache type (-ctk, -ctv).",
+            )
+
     def _make_context(self, model: LlamaModel, options: LlamaOptions, n_ids: int) -> Any:
+        self._check_room(model, options)
         # llama.cpp aborts where fewer rows may have logits than there are sequence ids.
         outputs = max(options.outputs, n_ids)
         params = self._lib.llama_context_default_params()
