@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import signal
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -169,7 +170,24 @@ def canonical(arguments: Sequence[str]) -> list[str]:
     """The same arguments, aliases spelt as the help shows them: other spellings work without crowding it."""
     spelt = {alias: option.flags[-1] for option in GENERATION_OPTIONS for alias in option.aliases}
     flags = [argument.partition("=") for argument in arguments]
-    return [spelt.get(flag, flag) + equals + value for flag, equals, value in flags]
+    spelling = [spelt.get(flag, flag) + equals + value for flag, equals, value in flags]
+    _refuse_clusters(spelling)
+    return spelling
+
+
+def _refuse_clusters(arguments: Sequence[str]) -> None:
+    """Names an unknown flag like ``-hf``, which would pass as ``-h`` with an ``f`` behind.
+
+    Raises:
+        UsageError: there is one.
+    """
+    options = (*GENERATION_OPTIONS, *COMPLETE_OPTIONS, *CHAT_OPTIONS)
+    takes_value = {flag for option in options if option.kind is not bool for flag in option.flags}
+    known = {flag for option in options for flag in option.flags}
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        flag = argument.partition("=")[0]
+        if re.fullmatch(r"-[A-Za-z][\w-]+", flag) and flag not in known and before not in takes_value:
+            raise UsageError(f"no such option: {flag}", hint="See localspec --help, or docs/flags.md.")
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:

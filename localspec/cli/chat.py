@@ -7,13 +7,13 @@ from pathlib import Path
 
 from localspec.cli.diagnostics import fail, note, one_line, say
 from localspec.cli.output import Output
-from localspec.cli.session import engine_for
+from localspec.cli.session import Progress, engine_for
 from localspec.cli.source import read_prompt
 from localspec.errors import EngineDied, ExitCode, LocalspecError, ModelError, UsageError
 from localspec.host import HostedEngine
 from localspec.options import Values, request
 from localspec.report import status_line
-from localspec.types import EngineInfo, Failed, Finished, Message, Notice, Tokens
+from localspec.types import EngineInfo, Failed, Finished, Message, Notice, Prefill, Tokens
 
 LEAVE = ("/exit", "/quit", "/bye")
 
@@ -71,11 +71,18 @@ def _ask() -> str | None:
     if not sys.stdout.isatty():  # what goes to a file is the model's text alone
         say(prompt, end="")
         prompt = ""
+    warned = False
     while True:
         try:
             line = input(prompt)
             line.encode()  # some locales let any byte through
             return line
+        except KeyboardInterrupt:
+            # It may have been meant for an answer that was over a moment before.
+            if warned:
+                raise
+            warned = True
+            say("\nctrl-c again, or ctrl-d, leaves")
         except UnicodeError:
             fail("that line is not UTF-8 text", "Write it again.")
         except EOFError:
@@ -97,6 +104,7 @@ class Conversation:
         self.engine = engine
         self._values = values
         self._output = output
+        self._progress = Progress() if sys.stderr is not None and sys.stderr.isatty() else None
         system = values["system"]
         self._messages: list[Message] = [Message("system", system)] if system is not None else []
 
@@ -125,6 +133,8 @@ class Conversation:
         if isinstance(event, Tokens):
             answer.append(event.text)
             self._output.text(event.text)
+        elif isinstance(event, Prefill) and self._progress is not None:
+            self._progress.show("reading the prompt", event.done / max(event.total - 1, 1))
         elif isinstance(event, Notice):
             note(event.text)
 

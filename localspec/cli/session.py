@@ -19,14 +19,14 @@ def engine_for(values: Values) -> Iterator[HostedEngine]:
         LocalspecError: as `localspec.load`.
     """
     shows = sys.stderr is not None and sys.stderr.isatty()
-    with HostedEngine(engine_options(values), on_progress=_Progress() if shows else None) as engine:
+    with HostedEngine(engine_options(values), on_progress=Progress() if shows else None) as engine:
         for warning in engine.info.warnings:
             note(warning)
         yield engine
 
 
-class _Progress:
-    """A line on stderr, written anew where it changes and gone when a model is loaded.
+class Progress:
+    """A line on stderr, written anew where it changes and gone when all is done.
 
     The cursor waits at its start, so that an error takes its place.
     """
@@ -35,7 +35,11 @@ class _Progress:
         self._shown = ""
 
     def __call__(self, stage: str, share: float) -> bool:
-        line = f"loading the {stage} model {share:4.0%}"
+        """Progress of loading."""
+        return self.show(f"loading the {stage} model", share)
+
+    def show(self, what: str, share: float) -> bool:
+        line = f"{what} {share:4.0%}"
         if line != self._shown:
             say(line if share < 1 else " " * len(line), end="\r")
             self._shown = line

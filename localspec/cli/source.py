@@ -14,7 +14,8 @@ from localspec.options import Values
 
 def read_prompt(values: Values) -> str | None:
     """The text of ``-p``, then that of ``-f``, a blank line between them. Standard input is read where one of them is
-    ``-``, or when neither is given and it is not a terminal. ``None``: nothing was given.
+    ``-``, or when neither is given and it is not a terminal. The last line end of a file or of standard input is not
+    part of the prompt. ``None``: nothing was given.
 
     Raises:
         UsageError: a file that cannot be read, or text that is not UTF-8.
@@ -51,7 +52,7 @@ def _file(name: str) -> str:
 
 def _decode(raw: bytes, name: str) -> str:
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")  # the line's end is the file's
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{name} is not UTF-8 text (byte {error.start} is {raw[error.start]:#04x})",

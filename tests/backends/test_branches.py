@@ -287,3 +287,37 @@ def test_keeping_the_likeliest_branch_touches_the_tail_only() -> None:
     late = copied[6:]
     assert late
     assert all(end - start <= 2 for start, end in late)
+
+
+class Places(Cells):
+    """A cache with places: a new cell takes the first free one, as llama.cpp's does after a removal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place: dict[int, int] = {}
+
+    def write(self, cell: Cell) -> None:
+        taken = {self.place[id(other)] for other in self.cells}
+        self.place[id(cell)] = next(i for i in range(len(taken) + 1) if i not in taken)
+        self.cells.append(cell)
+
+
+@few
+@given(st.lists(st.tuples(trees(), st.integers(0, 20)), max_size=6))
+def test_tokens_lie_in_the_order_of_the_text(rounds: list[tuple[TokenTree, int]]) -> None:
+    """Rejected cells between accepted ones stay occupied, by the waste id and no other."""
+    memory, waste = Places(), 16
+    branches = Branches(IdPool(16, waste=waste), memory)
+    everything = []  # keeps ids of cells from being used again
+    for tree, pick in rounds:
+        ids = branches.place(tree, 0)
+        for node in branches.order:
+            cell = Cell(node, branches.n_past + tree.depths[node], set(ids[node]))
+            everything.append(cell)
+            memory.write(cell)
+        assert branches.commit(tree.path(pick % len(tree)))
+        mine = sorted((cell for cell in memory.cells if branches.main in cell.ids), key=lambda cell: cell.pos)
+        assert [cell.pos for cell in mine] == list(range(branches.n_past))
+        places = [memory.place[id(cell)] for cell in mine]
+        assert places == sorted(places)
+        assert all(cell in mine or cell.ids == {waste} for cell in memory.cells)

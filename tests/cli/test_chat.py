@@ -55,11 +55,21 @@ def test_progress_is_gone_when_the_model_is_there() -> None:
     assert shown.rsplit("\r", 2)[1].strip() == ""
 
 
-@pytest.mark.parametrize(("keys", "code"), [(b"\x04", 0), (b"/exit\n", 0), (b"/quit\n", 0), (b"\x03", 130)])
+@pytest.mark.parametrize(("keys", "code"), [(b"\x04", 0), (b"/exit\n", 0), (b"/quit\n", 0)])
 def test_ways_to_leave(keys: bytes, code: int) -> None:
     with chat() as terminal:
         terminal.prompt()
         assert leave(terminal, keys) == code
+
+
+def test_ctrl_c_at_the_prompt_warns_once() -> None:
+    """The answer may have ended a moment before the key came: the conversation is not lost for that."""
+    with chat() as terminal:
+        terminal.prompt()
+        terminal.send(b"\x03")
+        terminal.until(b"ctrl-d, leaves")
+        time.sleep(0.3)
+        assert leave(terminal, b"\x03") == 130
 
 
 def test_ctrl_c_stops_an_answer_and_the_chat_goes_on() -> None:

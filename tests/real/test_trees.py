@@ -210,3 +210,44 @@ def test_a_branching_of_every_sequence_at_once(target: LlamaTarget, text: list[i
         target.close(seq)
     for row, tokens in zip(ours, kept, strict=True):
         assert np.abs(row - fresh_row(target, [*tokens, 77])).max() < ROUNDING
+
+
+def wasteful(target: LlamaTarget, tokens: list[int]) -> TokenTree:
+    """The three ``tokens`` behind a likelier branch that is wrong: the path that is kept lies in pieces."""
+    wrong = [token for token in (100, 200, 300) if token not in tokens][:2]
+    return TokenTree(
+        (tokens[0], *wrong, *tokens[1:]), (-1, 0, 1, 0, 3), (1.0, 0.9, 0.9, 0.1, 0.9), ("",) + ("wrong",) * 4
+    )
+
+
+def test_a_tree_changes_nothing_even_on_a_quantised_model(smol: Path, text: list[int]) -> None:
+    """With flash attention the rows of a tree equal those of plain decoding to the bit, whichever branch is kept."""
+    with opened(smol, flash_attn="on", cache_type_k="f16", cache_type_v="f16") as target:
+        seq = target.open()
+        read(target, seq, text[:-1])
+        tokens, rows = [text[-1]], []
+        for _ in range(30):
+            rows.append(step(target, seq, tokens[-1]))
+            tokens.append(int(rows[-1].argmax()))
+        target.close(seq)
+        seq = target.open()
+        read(target, seq, text[:-1])
+        for at in range(0, 27, 3):
+            got = target.forward([Work(seq, wasteful(target, tokens[at : at + 3]))])[0]
+            for node, plain in zip((0, 3, 4), rows[at:], strict=False):
+                assert np.array_equal(got.logits(node), plain)
+            target.commit(seq, (0, 3, 4))
+
+
+def test_wasted_cells_are_had_back_before_the_context_is_full(smol: Path, text: list[int]) -> None:
+    with opened(smol, n_ctx=256, flash_attn="on", cache_type_k="f16", cache_type_v="f16") as target:
+        seq = target.open()
+        read(target, seq, text[:20])
+        while target.n_past(seq) <= 256 - 5:
+            target.forward([Work(seq, wasteful(target, [5, 6, 7]))])
+            target.commit(seq, (0, 3, 4))
+        while target.n_past(seq) < 256:
+            step(target, seq, 5)
+        with pytest.raises(OutOfMemory):
+            step(target, seq, 5)
+        check_cells(target)

@@ -28,9 +28,16 @@ class Memory(Protocol):
 
 
 class IdPool:
-    """Hands out sequence ids; a branch may take back an id that another sequence holds in reserve."""
+    """Hands out sequence ids; a branch may take back an id that another sequence holds in reserve.
 
-    def __init__(self, n: int) -> None:
+    Args:
+        n: ids to hand out, 0 to n - 1.
+        waste: an id that keeps rejected cells occupied which lie between accepted ones (see `Branches.commit`);
+            ``None``: they are freed at once.
+    """
+
+    def __init__(self, n: int, *, waste: int | None = None) -> None:
+        self.waste = waste
         self._free = list(range(n - 1, -1, -1))
         self._holders: list[Branches] = []
 
@@ -69,6 +76,8 @@ class Branches:
         self._synced: dict[int, int] = {}  # reserve id → how much of the prefix it carries
         self._ids: list[list[int]] = []  # node of the uncommitted tree → ids it carries
         self._tips: dict[int, int] = {}  # id in use → the last node it carries
+        self.order: Sequence[int] = ()  # nodes in the order their rows are to be written
+        self._grown = False  # the tree came in several passes
         pool.enlist(self)
 
     def place(self, tree: TokenTree, done: int) -> Sequence[Sequence[int]]:
@@ -77,9 +86,11 @@ class Branches:
         The likeliest branch runs on under the id its parent ends with (the main id, at the root), so that keeping it
         touches no other cell; every other one gets a new id that is laid over the cells it shares.
         """
+        self._grown = done > 0
         if len(tree) == 1:
-            self._ids, self._tips = [[self.main]], {self.main: 0}
+            self._ids, self._tips, self.order = [[self.main]], {self.main: 0}, (0,)
             return self._ids
+        self.order = range(done, len(tree)) if tree.is_chain else likeliest_first(tree, done)
         self._ids = self._ids[:done] + [[] for _ in range(len(tree) - done)]
         leaves = (len(tree) - 1,) if tree.is_chain else sorted(tree.leaves, key=lambda node: -tree.reach[node])
         for leaf in leaves:
@@ -120,9 +131,16 @@ class Branches:
         return seq_id
 
     def commit(self, path: Sequence[int]) -> bool:
-        """Keeps the cells of ``path``, drops all others of the tree. False: the cache could not be cut."""
+        """Keeps the cells of ``path``, drops all others of the tree. False: the cache could not be cut.
+
+        Rejected cells that lie between accepted ones are not freed but handed to the waste id: a later token put
+        there would come before its elders, attention would add up in another order than in plain decoding, and on a
+        quantised model that rounding shows.
+        """
         if not path:
             return self.drop()
+        if self._pool.waste is not None and not self._grown:
+            self._set_aside(path, self._pool.waste)
         new = self.n_past + len(path)
         end = path[-1]
         cut = True
@@ -136,6 +154,15 @@ class Branches:
         cut = self._clear_reserve() and cut
         self.n_past = new
         return cut
+
+    def _set_aside(self, path: Sequence[int], waste: int) -> None:
+        rank = {node: row for row, node in enumerate(self.order)}
+        kept, last = set(path), rank[path[-1]]
+        for seq_id in self._tips:
+            nodes = [node for node, ids in enumerate(self._ids) if seq_id in ids]
+            lost = [rank[node] for node in nodes if node not in kept]
+            if lost and min(lost) < last:
+                self._memory.copy(seq_id, waste, self.n_past + len(nodes) - len(lost), -1)
 
     def drop(self) -> bool:
         """Takes the whole uncommitted tree out of the cache."""
@@ -182,3 +209,19 @@ class Branches:
         self._memory.remove(self.main, -1, -1)
         self._pool.discharge(self)
         self._pool.give(self.main)
+
+
+def likeliest_first(tree: TokenTree, done: int) -> list[int]:
+    """Nodes from ``done`` on, branch by branch, the likeliest branch first: the path that is probably kept then
+    lies in one piece in the cache, as plain decoding would have laid it."""
+    order: list[int] = []
+    seen = [node < done for node in range(len(tree))]
+    for leaf in sorted(tree.leaves, key=lambda node: -tree.reach[node]):
+        branch = []
+        node = leaf
+        while node >= 0 and not seen[node]:
+            seen[node] = True
+            branch.append(node)
+            node = tree.parents[node]
+        order.extend(reversed(branch))
+    return order

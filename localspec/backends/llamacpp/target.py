@@ -23,6 +23,7 @@ from localspec.spec.tree import TokenTree
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 ROOM = 0.9  # share of the free memory that a cache may take; buffers and the rest of the machine want some
+NO_ROOM = 1  # llama_decode's code where the cache lacks cells; it is unchanged then
 FEW = 8  # rows up to here are written one by one, more of a chain as arrays
 NAN_HINT = "The file is damaged: compare its checksum or download it again."
 
@@ -44,11 +45,12 @@ class LlamaTarget:
         self._window = 0 if options.swa_full else model.n_swa
         # A recurrent state belongs to one id, and a window cache frees no old cell that two ids hold.
         self._shares = not model.is_recurrent and not self._window
-        branches = min(options.branches, 256 - options.sequences) if self._shares else 0
+        branches = min(options.branches, 255 - options.sequences) if self._shares else 0
         n_ids = options.sequences + branches
-        self._ctx = self._make_context(model, options, n_ids)
+        waste = n_ids if self._shares else None
+        self._ctx = self._make_context(model, options, n_ids if waste is None else n_ids + 1)
         self._memory = CacheMemory(self._lib, self._lib.llama_get_memory(self._ctx))
-        self._pool = IdPool(n_ids)
+        self._pool = IdPool(n_ids, waste=waste)
         self._seqs: dict[int, Branches] = {}
         self._next_seq = 0
         self._caps = TargetCaps(
@@ -56,7 +58,7 @@ class LlamaTarget:
             n_ctx_train=model.n_ctx_train,
             n_vocab=model.vocab.n_tokens,
             max_rows=int(self._lib.llama_n_batch(self._ctx)),
-            max_outputs=max(options.outputs, n_ids),
+            max_outputs=max(options.outputs, n_ids + 1),
             max_sequences=options.sequences,
             max_leaves=n_ids,
             trees=self._shares,
@@ -157,6 +159,12 @@ class LlamaTarget:
 
     def close(self, seq: int) -> None:
         self._seqs.pop(seq).close()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Where no text is left, nothing keeps its order by the waste."""
+        if self._pool.waste is not None and not any(seq.n_past for seq in self._seqs.values()):
+            self._memory.remove(self._pool.waste, -1, -1)
 
     def n_past(self, seq: int) -> int:
         return self._seqs[seq].n_past
@@ -169,6 +177,10 @@ class LlamaTarget:
             for item in work:
                 rows.append(LlamaRows(self, item, self._add(item)))
             code = self._lib.llama_decode(self._ctx, batch.native)
+            if code == NO_ROOM and self._pool.waste is not None:
+                # Better another order of cells, and its rounding, than an answer that ends early.
+                self._memory.remove(self._pool.waste, -1, -1)
+                code = self._lib.llama_decode(self._ctx, batch.native)
         except BaseException:
             self._recover(work)
             raise
@@ -193,7 +205,7 @@ class LlamaTarget:
             return {node: first + node - item.done for node in range(item.done, len(tree))}
         return {
             node: batch.add(tree.tokens[node], seq.n_past + tree.depths[node], ids[node], node >= item.rows_from)
-            for node in (range(item.done, len(tree)) if tree.is_chain else likeliest_first(tree, item.done))
+            for node in seq.order
         }
 
     def _recover(self, work: Sequence[Work]) -> None:
@@ -205,7 +217,7 @@ class LlamaTarget:
     def _failure(self, code: int) -> EngineError | OutOfMemory:
         if code == 2 or self._flag.is_set:
             return Cancelled("the pass was stopped")
-        if code == 1:
+        if code == NO_ROOM:
             return OutOfMemory(
                 f"the context of {self._caps.n_ctx} cells is full",
                 hint="Raise -c, or start a new conversation.",
@@ -237,6 +249,7 @@ class LlamaTarget:
         branches.release_reserve()
         self._memory.remove(branches.main, -1, -1)
         branches.n_past = 0
+        self._tidy()
 
     def interrupt(self, on: bool) -> None:
         self._flag.set(on)
@@ -309,19 +322,3 @@ class CacheMemory:
 
     def first_position(self, seq_id: int) -> int:
         return int(self._first(self._handle, seq_id))
-
-
-def likeliest_first(tree: TokenTree, done: int) -> list[int]:
-    """Nodes from ``done`` on, branch by branch, the likeliest branch first: the path that is probably kept then
-    lies in one piece in the cache, as plain decoding would have laid it."""
-    order: list[int] = []
-    seen = [node < done for node in range(len(tree))]
-    for leaf in sorted(tree.leaves, key=lambda node: -tree.reach[node]):
-        branch = []
-        node = leaf
-        while node >= 0 and not seen[node]:
-            seen[node] = True
-            branch.append(node)
-            node = tree.parents[node]
-        order.extend(reversed(branch))
-    return order
