@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import EngineError, UsageError
+from localspec.errors import EngineError, LocalspecError, ModelError, UsageError
 from localspec.host import HostedEngine
 from localspec.host.inbox import LIMIT
 from localspec.loading import EngineOptions, ModelOptions
@@ -107,17 +107,19 @@ def test_readers_in_threads_of_their_own(engine: HostedEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("wish", "kind", "words"),
     [
-        (request([5000]), "token 5000 is outside the vocabulary"),
-        (request([]), "the prompt is empty"),
-        (GenerationRequest(messages=()), "no chat template"),
-        (request([2] * 3000), "the prompt has 3000 tokens"),
+        (request([5000]), UsageError, "token 5000 is outside the vocabulary"),
+        (request([]), UsageError, "the prompt is empty"),
+        (GenerationRequest(messages=()), ModelError, "no chat template"),
+        (request([2] * 3000), UsageError, "the prompt has 3000 tokens"),
     ],
 )
-def test_requests_that_cannot_be_honoured_raise_here(engine: HostedEngine, wish: GenerationRequest, words: str) -> None:
+def test_requests_that_cannot_be_honoured_raise_here(
+    engine: HostedEngine, wish: GenerationRequest, kind: type[LocalspecError], words: str
+) -> None:
     for ask in (engine.submit, engine.encode):
-        with pytest.raises(UsageError, match=words) as caught:
+        with pytest.raises(kind, match=words) as caught:
             ask(wish)
         assert caught.value.hint
     assert engine.alive

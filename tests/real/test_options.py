@@ -44,7 +44,12 @@ def test_sizes_and_threads(smol: Path, random_draft: Path) -> None:
     )
     with load(options) as engine:
         target, draft = both(engine)
-        shared = {"n_ctx": 768, "n_batch": 192, "n_ubatch": 96, "n_seq_max": 10}
+        shared = {
+            "n_ctx": 768,
+            "n_batch": 192,
+            "n_ubatch": 96,
+            "n_seq_max": 3 + 7 + 1,
+        }  # sequences, branches, the waste
         assert made(target) == {**shared, "n_threads": 2, "n_threads_batch": 1}
         assert made(draft) == {**shared, "n_threads": 1, "n_threads_batch": 2}
         assert target.caps.max_outputs == draft.caps.max_outputs == 27
