@@ -23,11 +23,13 @@ Trouble = Literal["none", "slow", "steady", "deaf", "noisy", "raise", "exit", "a
 
 @dataclass(frozen=True)
 class Options:
-    """``trouble`` starts with pass ``at``; with ``once`` only if that file is not there, which is then made."""
+    """``trouble`` starts with pass ``at``; with ``once`` only if that file is not there, which is then made. Passes of
+    fewer than ``together`` sequences are slow and let it wait, so that the others can come."""
 
     trouble: Trouble = "none"
     at: int = 0
     once: Path | None = None
+    together: int = 1
     n_ctx: int = 512
 
 
@@ -37,7 +39,9 @@ class Troubled(FakeTarget):
         self._options = options
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
-        if self.passes >= self._options.at and self._due():
+        if len(work) < self._options.together:
+            time.sleep(0.05)
+        elif self.passes >= self._options.at and self._due():
             self._act()
         return super().forward(work)
 

@@ -126,7 +126,7 @@ def test_what_cannot_travel_is_refused_before_anything_starts() -> None:
 def test_a_death_in_a_pass_ends_the_answers_and_a_restart_gives_them(
     trouble: Trouble, words: str, tmp_path: Path
 ) -> None:
-    options = Options(trouble, at=8, once=tmp_path / "happened")
+    options = Options(trouble, at=8, once=tmp_path / "happened", together=2)
     with HostedEngine(options, factory=factories.engine) as hosted:
         first, second = hosted.submit(LONG), hosted.submit(LONG)
         outcomes = [Outcome(tuple(first)), Outcome(tuple(second))]
