@@ -2,8 +2,9 @@
 
 Two measurements on one machine in one run:
 
-* Host time: the part of every engine step outside native decode calls (``seq_*`` calls count as host), against a budget
-  of 0.3 ms + 0.12 ms a draft row at temperature 0, and 0.3 ms a visited node more above it. Run it on a quiet machine.
+* Host time: the part of every engine step outside native calls for passes and their rows (``seq_*`` calls count as
+  host), against a budget of 0.3 ms + 0.12 ms a draft row at temperature 0, and 0.3 ms a visited node more above it. Run
+  it on a quiet machine.
 * Plain decoding through the engine against a bare loop over the same native calls (decode one row, read its logits,
   take the largest), in interleaved blocks; the median of the paired ratios.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,33 +33,41 @@ PROMPT = "Numbers: one two three four five six seven eight nine ten. Numbers: on
 
 
 @dataclass
-class Native:
-    """Seconds spent in ``llama_decode`` so far."""
+class Clock:
+    """Seconds spent in ``llama_decode`` and ``llama_get_logits_ith`` so far."""
 
     seconds: float = 0.0
 
+    def timing(self, call: Callable[..., int]) -> Callable[..., int]:
+        def timed(*args: Any) -> int:
+            began = time.perf_counter()
+            result = call(*args)
+            self.seconds += time.perf_counter() - began
+            return result
+
+        return timed
+
 
 @contextmanager
-def timed_decode() -> Iterator[Native]:
-    """Times every native decode call made inside the block, of target and draft alike."""
+def timed_native() -> Iterator[Clock]:
+    """Times the native calls of every engine that is loaded inside the block, of target and draft alike."""
     import llama_cpp.llama_cpp as lib
 
-    native, decode = Native(), lib.llama_decode
+    from localspec.backends.llamacpp.native import Native
 
-    def timed(*args: Any) -> int:
-        began = time.perf_counter()
-        code: int = decode(*args)
-        native.seconds += time.perf_counter() - began
-        return code
-
-    lib.llama_decode = timed
+    clock, decode, row_address = Clock(), lib.llama_decode, Native.row_address
+    lib.llama_decode = clock.timing(decode)
+    Native.row_address = property(lambda native: clock.timing(row_address.func(native)))  # type: ignore[assignment]
     try:
-        yield native
+        yield clock
     finally:
         lib.llama_decode = decode
+        Native.row_address = row_address  # type: ignore[method-assign]
 
 
-def host_time(engine: Engine, temperature: float, spec: SpecParams, n: int) -> tuple[float, float, float]:
+def host_time(
+    engine: Engine, clock: Clock, temperature: float, spec: SpecParams, n: int
+) -> tuple[float, float, float]:
     """Medians over the steps of one answer: host ms, budget ms, and their ratio."""
     request = GenerationRequest(
         prompt=PROMPT,
@@ -68,18 +77,17 @@ def host_time(engine: Engine, temperature: float, spec: SpecParams, n: int) -> t
     )
     hosts, budgets = [], []
     handle = engine.submit(request)
-    with timed_decode() as native:
-        over = False
-        while not over:
-            before, began = native.seconds, time.perf_counter()
-            engine.step()
-            host = time.perf_counter() - began - (native.seconds - before)
-            for event in handle.drain():
-                over = over or type(event).__name__ in ("Finished", "Failed")
-                if isinstance(event, Tokens) and event.step is not None:
-                    visited = event.step.accepted + 1
-                    hosts.append(host * 1e3)
-                    budgets.append(0.3 + 0.12 * event.step.draft_n + (0.3 * visited if temperature > 0 else 0.0))
+    over = False
+    while not over:
+        before, began = clock.seconds, time.perf_counter()
+        engine.step()
+        host = time.perf_counter() - began - (clock.seconds - before)
+        for event in handle.drain():
+            over = over or type(event).__name__ in ("Finished", "Failed")
+            if isinstance(event, Tokens) and event.step is not None:
+                visited = event.step.accepted + 1
+                hosts.append(host * 1e3)
+                budgets.append(0.3 + 0.12 * event.step.draft_n + (0.3 * visited if temperature > 0 else 0.0))
     hosts, budgets = hosts[2:], budgets[2:]  # the first step reads the prompt, the second fills caches
     ratios = [host / budget for host, budget in zip(hosts, budgets, strict=True)]
     return median(hosts), median(budgets), median(ratios)
@@ -142,9 +150,9 @@ def main() -> None:
     }
     print(f"{'':16}  {'T':>4}  {'host ms':>8}  {'budget ms':>9}  {'ratio':>6}")
     for name, (options, spec) in settings.items():
-        with load(options) as engine:
+        with timed_native() as clock, load(options) as engine:
             for temperature in (0.0, 0.8):
-                host, budget, ratio = host_time(engine, temperature, spec, args.tokens)
+                host, budget, ratio = host_time(engine, clock, temperature, spec, args.tokens)
                 print(f"{name:16}  {temperature:4.1f}  {host:8.3f}  {budget:9.3f}  {ratio:6.2f}")
     ratio, speed = plain_ratio(EngineOptions(model, n_ctx=1024, spec_types=("none",), sequences=2), 12, 24)
     print(f"plain decoding through the engine: {ratio:.3f} of a bare loop ({speed:.1f} tok/s bare)")

@@ -93,7 +93,7 @@ class FixedController:
         return self._tuner.threads if self._tuner is not None else None
 
     def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
-        return [{} if wish.limits.none else dict.fromkeys(wish.drafters, Price(wish.limits)) for wish in wishes]
+        return [_all_may(wish) for wish in wishes]
 
     def choose(self, wishes: Sequence[Wish], proposals: Sequence[Mapping[str, TokenTree]]) -> list[TokenTree]:
         return [_merged(wish.limits, list(trees.values())) for wish, trees in zip(wishes, proposals, strict=True)]
@@ -101,6 +101,11 @@ class FixedController:
     def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
         if self._tuner is not None:
             self._tuner.observe(record.rows, record.wall_s, record.cpu_s)
+
+
+def _all_may(wish: Wish) -> Mapping[str, Price]:
+    limits = wish.limits
+    return {} if limits.none or not wish.drafters else dict.fromkeys(wish.drafters, Price(limits))
 
 
 def _merged(limits: Limits, trees: Sequence[TokenTree]) -> TokenTree:

@@ -47,12 +47,8 @@ class Growth:
         return bool(self._frontier)
 
     def work(self, lane: int) -> Work:
-        tree = TokenTree(
-            tuple(self._in_cache),
-            tuple(self._cache_parents),
-            tuple(self._cache_scores),
-            ("",) * len(self._in_cache),
-        )
+        sources = ("",) * len(self._in_cache)
+        tree = TokenTree.grown(self._in_cache, self._cache_parents, self._cache_scores, sources)
         return Work(lane, tree, done=self._done, rows_from=max(self._done, self._n_unread - 1))
 
     def take(self, rows: Rows) -> None:
@@ -72,7 +68,9 @@ class Growth:
         """Decodes the likeliest guesses of a level, as many as asked for and as there are branches for."""
         grown: list[int] = []
         extended: set[int] = set()
-        for node in sorted(fresh, key=lambda node: (-self._reach[node], node))[: self.ask.price.limits.width]:
+        if len(fresh) > 1:
+            fresh = sorted(fresh, key=lambda node: (-self._reach[node], node))[: self.ask.price.limits.width]
+        for node in fresh:
             parent = self._parents[node]
             if parent in extended:
                 if self._free_branches < 1:
@@ -124,7 +122,7 @@ class Growth:
 
     def draft(self) -> Draft:
         sources = ("",) + (self._source,) * (len(self._tokens) - 1)
-        tree = TokenTree(tuple(self._tokens), tuple(self._parents), tuple(self._scores), sources)
+        tree = TokenTree.grown(self._tokens, self._parents, self._scores, sources)
         # Drawn children are all proposed: `_drawn_children` keeps to the limit itself.
         return Draft(tree if self._draws else tree.top(self.ask.price.limits.nodes), self._laws)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from localspec.backends.base import Row, Rows, Target
 from localspec.drafters.base import Draft
+from localspec.engine.encode import Spelling
 from localspec.engine.slots import Slot
 from localspec.engine.stats import StatsBook
 from localspec.errors import LocalspecError
@@ -36,7 +37,6 @@ from localspec.types import (
     Tokens,
     TreeTrace,
 )
-from localspec.vocab import Vocab
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Answer:
         number: int,
         request: GenerationRequest,
         prompt: list[int],
-        vocab: Vocab,
+        vocab: Spelling,
         events: deque[Event],
     ) -> None:
         self.number = number
@@ -140,8 +140,10 @@ class Answer:
             if self.left == 0:
                 self._end("length")
                 break
-        self.slot.tokens[len(self.prompt) :] = self.ids
-        return len(self.ids) - before
+        kept = len(self.ids) - before
+        start = len(self.prompt) + before + min(kept, 0)
+        self.slot.tokens[start:] = self.ids[start - len(self.prompt) :]
+        return kept
 
     def report(self, draft: Draft, outcome: Acceptance, rows: Rows, kept: int, times: StepTimes) -> None:
         """Statistics and events of one step; the last thing that reads its rows."""

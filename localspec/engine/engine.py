@@ -6,8 +6,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +15,7 @@ from localspec.chat import ChatTemplate
 from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
 from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
-from localspec.engine.encode import encode, text_stream
+from localspec.engine.encode import Spelling, check_length, encode, text_stream
 from localspec.engine.handle import Handle
 from localspec.engine.panel import Panel
 from localspec.engine.slots import Slots
@@ -40,6 +39,28 @@ class _Pass:
     @property
     def n_rows(self) -> int:
         return sum(len(draft.tree) for draft in self.drafts)
+
+
+class _Guard:
+    """An error ends these answers and no others; their state is in doubt, so their slots go with them."""
+
+    __slots__ = ("_answers", "_slots")
+
+    def __init__(self, answers: Sequence[Answer], slots: Slots) -> None:
+        self._answers = answers
+        self._slots = slots
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, LocalspecError) or isinstance(error, Cancelled):
+            return False
+        log.warning("%s", error)
+        for answer in self._answers:
+            answer.fail(error)
+            self._slots.drop(answer.slot)
+        return True
 
 
 class Engine:
@@ -78,6 +99,7 @@ class Engine:
         self._prompt_chunk = min(prompt_chunk, target.caps.max_rows)
         self._waiting: deque[Answer] = deque()
         self._running: list[Answer] = []
+        self._interrupted = False
         self._count = 0
 
     def __enter__(self) -> Engine:
@@ -102,6 +124,7 @@ class Engine:
             n_ctx_train=caps.n_ctx_train,
             n_vocab=caps.n_vocab,
             has_template=self._template is not None,
+            chat_template=None if self._template is None else self._template.source,
         )
 
     def _check_needs(self) -> None:
@@ -113,13 +136,13 @@ class Engine:
             )
 
     def encode(self, request: GenerationRequest) -> list[int]:
-        """The prompt as tokens.
+        """The prompt as tokens, of any length.
 
         Raises:
-            UsageError: it is empty, or longer than the context.
+            UsageError: it is empty.
             ModelError: the chat template refuses it.
         """
-        return encode(request, self.target.vocab, self._template, self.target.caps.n_ctx)
+        return encode(request, self.target.vocab, self._template)
 
     def submit(self, request: GenerationRequest) -> Handle:
         """Queues a request.
@@ -130,10 +153,11 @@ class Engine:
         """
         check(request.sampling, n_vocab=self.target.caps.n_vocab)
         self._check_types(request)
-        prompt = self.encode(request)
+        prompt = check_length(self.encode(request), self.target.caps.n_ctx)
         events: deque[Event] = deque()
         self._count += 1
-        answer = Answer(self._count, request, prompt, self.target.vocab, events)
+        spelling = Spelling(request, self.target.vocab, self._template)
+        answer = Answer(self._count, request, prompt, spelling, events)
         self._waiting.append(answer)
         return Handle(answer.number, events, self.step, lambda: self._cancel(answer))
 
@@ -144,9 +168,11 @@ class Engine:
             raise UsageError(f"drafter {unknown[0]} is not loaded (loaded: {loaded})", hint="Load it with --spec-type.")
 
     def _cancel(self, answer: Answer) -> None:
+        """From any thread, hence the order: whoever sees the last line has seen the others."""
         if not answer.over:
             answer.cancelled = True
             self._interrupt(True)
+            self._interrupted = True
 
     def _interrupt(self, on: bool) -> None:
         self.target.interrupt(on)
@@ -157,15 +183,18 @@ class Engine:
     def step(self) -> None:
         """One round: cancelled requests leave, waiting ones come in, prompts are read a piece further, and every
         sequence that has its prompt verifies one tree."""
-        self._interrupt(False)  # before the flags are read: a cancellation that comes later interrupts again
-        self._drop_cancelled()
+        if self._interrupted:
+            self._drop_cancelled()
         self._admit()
         try:
-            self._read_prompts()
+            reading = [one for one in self._running if not (one.over or one.ready(self.target))]
+            if reading:
+                self._read_prompts(reading)
             ready = self._with_room([one for one in self._running if not one.over and one.ready(self.target)])
             if ready:
                 self._decode(ready)
         except Cancelled:  # the next round finds out who
+            self._interrupted = True
             for answer in self._running:
                 if not answer.over:
                     self._slots.cut(answer.slot, len(answer.slot.tokens))
@@ -225,6 +254,8 @@ class Engine:
     def _propose(
         self, answers: list[Answer], prices: list[Mapping[str, Price]]
     ) -> tuple[list[dict[str, Draft]], dict[str, float]]:
+        if not any(prices):
+            return [{} for _ in answers], {}
         asks = [
             {
                 name: Ask(answer.slot.seq, answer.slot.tokens, price, answer.state, answer.request.spec.accept)
@@ -304,7 +335,7 @@ class Engine:
             self._slots.make_room()
             self._waiting.popleft()
             self._running.append(answer)
-            stream = text_stream(answer.request, self.target.vocab)
+            stream = text_stream(answer.request, self.target.vocab, self._template)
             answer.admit(slot, self.target.n_past(slot.seq), partial(self._sampler, answer), stream)
             if answer.left == 0:
                 answer.stop("length")
@@ -321,6 +352,9 @@ class Engine:
         )
 
     def _drop_cancelled(self) -> None:
+        # Before the answers are looked at: a cancellation that comes later interrupts again.
+        self._interrupted = False
+        self._interrupt(False)
         for answer in [answer for answer in self._waiting if answer.cancelled]:
             self._waiting.remove(answer)
             answer.abandon()
@@ -330,11 +364,8 @@ class Engine:
                 self._slots.release(answer.slot)
         self._running = [answer for answer in self._running if not answer.over]
 
-    def _read_prompts(self) -> None:
+    def _read_prompts(self, reading: list[Answer]) -> None:
         """Reads a piece of every text that is not yet in the cache, in one pass."""
-        reading = [answer for answer in self._running if not answer.over and not answer.ready(self.target)]
-        if not reading:
-            return
         share = max(self._prompt_chunk // len(reading), 1)
         needs = self._panel.needs
         work = []
@@ -368,15 +399,5 @@ class Engine:
                 answer.fail(EngineError("the engine was stopped in the middle of a step"))
                 self._slots.drop(answer.slot)
 
-    @contextmanager
-    def _guarded(self, *answers: Answer) -> Iterator[None]:
-        """An error ends these answers and no others; their state is in doubt, so their slots go with them."""
-        try:
-            yield
-        except Cancelled:
-            raise
-        except LocalspecError as error:
-            log.warning("%s", error)
-            for answer in answers:
-                answer.fail(error)
-                self._slots.drop(answer.slot)
+    def _guarded(self, *answers: Answer) -> _Guard:
+        return _Guard(answers, self._slots)

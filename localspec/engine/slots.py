@@ -111,7 +111,9 @@ class Slots:
 
     def make_room(self) -> bool:
         """Drops idle conversations, the longest unused first, until the running ones have the cells of their text."""
-        idle = sorted((slot for slot in self._slots if not slot.busy), key=lambda slot: slot.used)
-        while self.cells_used > self._target.caps.n_ctx and idle:
-            self.drop(idle.pop(0))
-        return self.cells_used <= self._target.caps.n_ctx
+        while self.cells_used > self._target.caps.n_ctx:
+            idle = [slot for slot in self._slots if not slot.busy]
+            if not idle:
+                return False
+            self.drop(min(idle, key=lambda slot: slot.used))
+        return True

@@ -19,6 +19,7 @@ Index = NDArray[np.intp]
 
 _FOLD = 64
 _FIRST_LOOK = 512
+_PLAIN_EXP = 64.0  # e^±64 times any vocabulary stays a normal float32: no need to shift a row first
 # Keeps logits / temperature finite: the largest float32 over this still fits a float64.
 _COLDEST = 1e-200
 
@@ -87,20 +88,25 @@ def best(scores: Scores, k: int) -> tuple[tuple[int, float], ...]:
     """The ``k`` likeliest tokens with their softmax probabilities, best first; of equals the lower id first."""
     if k == 1:
         at = int(scores.logits.argmax())
-        peak = require_finite(float(scores.logits[at]))
-        return ((scores.token(at), 1.0 / _mass(scores.logits, peak)),)
+        return ((scores.token(at), chance(scores.logits, at)),)
     few = top_k(scores, k)
     peak = require_finite(float(few.logits.max()))
     order = np.argsort(-few.logits, kind="stable")
-    chances = np.exp(few.logits[order].astype(np.float64) - peak) / _mass(scores.logits, peak)
+    chances = np.exp(few.logits[order].astype(np.float64) - peak) * chance(scores.logits, peak=peak)
     ids = order if few.ids is None else few.ids[order]
     pairs = zip(ids.tolist(), chances.tolist(), strict=True)
     return tuple((token, chance) for token, chance in pairs if chance > 0)
 
 
-def _mass(logits: Logits, peak: float) -> float:
-    # In the row's own precision: a probability to rank guesses by needs no more, and a whole row is read for it.
-    return float(np.exp(logits - logits.dtype.type(peak)).sum())
+def chance(logits: Logits, at: int = 0, *, peak: float | None = None) -> float:
+    """Softmax probability of the likeliest entry, which is the one at ``at``, or has the score ``peak``.
+
+    Computed in the row's own precision: a probability to rank guesses by needs no more, and a whole row is read for it.
+    """
+    peak = require_finite(logits.item(at)) if peak is None else peak
+    if abs(peak) < _PLAIN_EXP:
+        return math.exp(peak) / float(np.add.reduce(np.exp(logits)))
+    return 1.0 / float(np.add.reduce(np.exp(logits - logits.dtype.type(peak))))
 
 
 def greedy(scores: Scores) -> int:

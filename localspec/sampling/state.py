@@ -27,12 +27,13 @@ Row = NDArray[np.float32]
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What of the request's options is the same at every position. ``steps`` are the samplers that can
-    matter, in order; ``bias_ids`` and ``end_ids`` ascend."""
+    matter, in order; ``bias_ids`` ascend, and all ids are below ``reach``."""
 
     steps: tuple[str, ...]
     bias_ids: NDArray[np.int32]
     bias: NDArray[np.float32]
-    end_ids: NDArray[np.int32]
+    end_ids: tuple[int, ...]
+    reach: int
 
     @classmethod
     def of(cls, params: SamplingParams, end_tokens: Collection[int]) -> Plan:
@@ -44,8 +45,15 @@ class Plan:
             _steps(params),
             np.array(ids, dtype=np.int32),
             np.array([bias[token] for token in ids], dtype=np.float32),
-            np.array(sorted(end_tokens), dtype=np.int32),
+            tuple(end_tokens),
+            max((*ids, *end_tokens), default=-1) + 1,
         )
+
+    def below(self, n: int) -> Plan:
+        """Without the ids from ``n`` on: a draft model's row may be shorter than they go."""
+        kept = int(self.bias_ids.searchsorted(n))
+        ends = tuple(token for token in self.end_ids if token < n)
+        return Plan(self.steps, self.bias_ids[:kept], self.bias[:kept], ends, min(self.reach, n))
 
 
 def _penalises(params: SamplingParams) -> bool:
@@ -124,7 +132,7 @@ class SamplerState:
     def draw(self, row: Row) -> int:
         """The request's token at this position: a pure function of the row, the seed and this state."""
         if self.params.temperature <= 0:
-            return filters.greedy(self._scores(row))
+            return self._best(row)
         law = self.law(row)
         return law.draw(self.noise(law.ids))
 
@@ -139,7 +147,12 @@ class SamplerState:
         Above temperature 0 the noise is known, so the chance is a matter of how far the noisy scores lie apart: the
         first guess is the very token that ``draw(row)`` gives.
         """
-        scores = self._scores(row[:allowed])
+        if allowed is not None and allowed < len(row):
+            row = row[:allowed]
+        if self.greedy and k == 1:
+            token = self._best(row)
+            return ((token, filters.chance(row, token)),)
+        scores = self._scores(row)
         if self.greedy:
             return filters.best(scores, k)
         law = filters.to_law(scores)
@@ -159,6 +172,19 @@ class SamplerState:
         ``law`` one after the other without replacement (``None``: chosen without chance)."""
         return ResidualDraw(self.law(row), law, seed=self.seed, index=self.index, node=node)
 
+    def _best(self, row: Row) -> int:
+        """The likeliest token. Where nothing but bans of end tokens could change it, the row is not copied for them."""
+        if not self.plan.steps and not len(self.plan.bias_ids):
+            token = int(row.argmax())
+            if token not in self.plan.end_ids or not self._bans_ends:
+                filters.require_finite(row.item(token))
+                return token
+        return filters.greedy(self._scores(row))
+
+    @property
+    def _bans_ends(self) -> bool:
+        return self.params.ignore_eos or self.index < self.params.min_tokens
+
     def _scores(self, row: Row) -> Scores:
         scores = Scores(None, self._biased(row))
         for step in self.plan.steps:
@@ -166,15 +192,17 @@ class SamplerState:
         return scores
 
     def _biased(self, row: Row) -> Row:
-        bans_ends = self.params.ignore_eos or self.index < self.params.min_tokens
-        if not bans_ends and not len(self.plan.bias_ids):
+        plan, bans_ends = self.plan, self._bans_ends
+        if not bans_ends and not len(plan.bias_ids):
             return row
+        if plan.reach > len(row):
+            plan = plan.below(len(row))
         row = row.copy()
-        # A draft model's row may be shorter than the ids go.
-        n = self.plan.bias_ids.searchsorted(len(row))
-        row[self.plan.bias_ids[:n]] += self.plan.bias[:n]
+        if len(plan.bias_ids):
+            row[plan.bias_ids] += plan.bias
         if bans_ends:
-            row[self.plan.end_ids[: self.plan.end_ids.searchsorted(len(row))]] = -np.inf
+            for token in plan.end_ids:
+                row[token] = -np.inf
         return row
 
     def _apply(self, step: str, scores: Scores) -> Scores:

@@ -7,12 +7,36 @@ tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+V = TypeVar("V")
+
+
+class lazy(Generic[V]):
+    """``functools.cached_property`` without the lock that it takes before Python 3.12: trees are made every step and
+    belong to one thread."""
+
+    def __init__(self, make: Callable[[TokenTree], V]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, tree: None, owner: type) -> lazy[V]: ...
+
+    @overload
+    def __get__(self, tree: TokenTree, owner: type) -> V: ...
+
+    def __get__(self, tree: TokenTree | None, owner: type) -> lazy[V] | V:
+        if tree is None:
+            return self
+        value = tree.__dict__[self._name] = self._make(tree)  # found first from now on
+        return value
 
 
 @dataclass(frozen=True)
@@ -54,7 +78,9 @@ class TokenTree:
     @classmethod
     def root(cls, token: int) -> TokenTree:
         """The tree of plain decoding: nothing but the pending token."""
-        return cls((token,), (-1,), (1.0,), ("",))
+        tree = cls((token,), (-1,), (1.0,), ("",))
+        tree.__dict__.update(depths=(0,), children=({},))  # asked for in every plain step
+        return tree
 
     @classmethod
     def chain(cls, tokens: Sequence[int], scores: Sequence[float] | None = None, source: str = "") -> TokenTree:
@@ -62,6 +88,17 @@ class TokenTree:
         n = len(tokens)
         rest = tuple(scores) if scores is not None else (1.0,) * (n - 1)
         return cls(tuple(tokens), tuple(range(-1, n - 1)), (1.0, *rest), ("",) + (source,) * (n - 1))
+
+    @classmethod
+    def grown(
+        cls, tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float], sources: Sequence[str]
+    ) -> TokenTree:
+        """A tree by someone who grew it node by node and kept to the rules: they are not checked again."""
+        tree = object.__new__(cls)
+        tree.__dict__.update(
+            tokens=tuple(tokens), parents=tuple(parents), scores=tuple(scores), sources=tuple(sources)
+        )
+        return tree
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -71,7 +108,7 @@ class TokenTree:
         """Number of guesses: all nodes but the pending one."""
         return len(self.tokens) - 1
 
-    @cached_property
+    @lazy
     def depths(self) -> tuple[int, ...]:
         """Depth of each node; the root's is 0."""
         depths = [0] * len(self)
@@ -79,7 +116,7 @@ class TokenTree:
             depths[node] = depths[self.parents[node]] + 1
         return tuple(depths)
 
-    @cached_property
+    @lazy
     def children(self) -> tuple[dict[int, int], ...]:
         """For each node: token → child node, in order of node index."""
         children: tuple[dict[int, int], ...] = tuple({} for _ in self.tokens)
@@ -87,16 +124,16 @@ class TokenTree:
             children[self.parents[node]][self.tokens[node]] = node
         return children
 
-    @cached_property
+    @lazy
     def is_chain(self) -> bool:
         return self.parents == tuple(range(-1, len(self) - 1))
 
-    @cached_property
+    @lazy
     def leaves(self) -> tuple[int, ...]:
         """Nodes without children, in order of index; at least one."""
         return tuple(node for node, kids in enumerate(self.children) if not kids)
 
-    @cached_property
+    @lazy
     def reach(self) -> tuple[float, ...]:
         """Product of scores from the root: the drafter's probability that the walk gets to a node."""
         reach = [1.0] * len(self)
@@ -137,7 +174,7 @@ class TokenTree:
         order = sorted(range(1, len(self)), key=lambda node: (-self._ceiling[node], node))
         return self.keep(order[: max(draft_n, 0)])
 
-    @cached_property
+    @lazy
     def _ceiling(self) -> tuple[float, ...]:
         # Scores of a careless drafter may exceed 1; a child may still not outrank its parent.
         ceiling = list(self.reach)

@@ -87,8 +87,12 @@ class Branches:
         touches no other cell; every other one gets a new id that is laid over the cells it shares.
         """
         self._grown = done > 0
-        if len(tree) == 1:
-            self._ids, self._tips, self.order = [[self.main]], {self.main: 0}, (0,)
+        if len(tree) == done + 1:  # plain decoding, and a chain that grows
+            parent = tree.parents[done]
+            seq_id = self._branch_id(parent, depth=tree.depths[done])
+            self._ids = [*self._ids[:done], [seq_id]]
+            self._tips[seq_id] = done
+            self.order = (done,)
             return self._ids
         self.order = range(done, len(tree)) if tree.is_chain else likeliest_first(tree, done)
         self._ids = self._ids[:done] + [[] for _ in range(len(tree) - done)]
@@ -139,7 +143,7 @@ class Branches:
         """
         if not path:
             return self.drop()
-        if self._pool.waste is not None and not self._grown:
+        if self._pool.waste is not None and not self._grown and len(path) < len(self._ids):
             self._set_aside(path, self._pool.waste)
         new = self.n_past + len(path)
         end = path[-1]
