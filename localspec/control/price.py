@@ -31,6 +31,8 @@ class Limits:
 
     def fit(self, tree: TokenTree) -> TokenTree:
         """The likeliest part of ``tree`` within the limits."""
+        if not tree.draft_n:
+            return tree
         return tree.cut(self.depth).narrow(self.width).top(self.nodes)
 
     @property

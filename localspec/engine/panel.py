@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 
 from localspec.backends.base import Rows
 from localspec.drafters.base import Ask, Draft, Drafter, Features
@@ -68,8 +67,10 @@ class Panel:
 
     def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         for drafter in self._heeding(seq):
-            with self._pausing(drafter, seq):
+            try:
                 drafter.prefill(seq, start, tokens, features)
+            except Exception as error:
+                self._stumbled(drafter, seq, error)
 
     def propose(self, asks: Sequence[Mapping[str, Ask]]) -> tuple[list[dict[str, Draft]], dict[str, float]]:
         """Asks the drafters that each sequence has an ask for; returns their guesses by name, without those that had
@@ -115,19 +116,17 @@ class Panel:
         self._out[seq].add(drafter.name)
         self._notices.append((seq, f"{drafter.name} is paused: {reason}"))
 
-    @contextmanager
-    def _pausing(self, drafter: Drafter, seq: int) -> Iterator[None]:
+    def _stumbled(self, drafter: Drafter, seq: int, error: Exception) -> None:
         """What a drafter fails to take in pauses it. An interrupt does too: the target has read on already."""
-        try:
-            yield
-        except Exception as error:
-            log.exception("drafter %s failed", drafter.name)
-            self._pause(drafter, seq, _reason(error))
+        log.error("drafter %s failed", drafter.name, exc_info=error)
+        self._pause(drafter, seq, _reason(error))
 
     def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         for drafter in self._heeding(seq):
-            with self._pausing(drafter, seq):
+            try:
                 drafter.observe(seq, start, tree, path, rows)
+            except Exception as error:
+                self._stumbled(drafter, seq, error)
 
     def notices(self) -> list[tuple[int, str]]:
         """What happened since the last call: (sequence, line)."""

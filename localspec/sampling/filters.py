@@ -27,15 +27,20 @@ _COLDEST = 1e-200
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
     """Tokens still in the running. ``ids``: ``[n]``, ascending, or ``None`` for ids 0 to n - 1; ``logits``:
-    ``[n]``, -inf where banned."""
+    ``[n]``, -inf where banned. ``known_peak`` is the largest of them, where somebody has looked already."""
 
     ids: NDArray[np.int32] | None
     logits: Logits
+    known_peak: float | None = None
 
-    def keep(self, index: Index) -> Scores:
-        """Only the entries at ``index``, which ascends."""
+    def peak(self) -> float:
+        """The largest score; raises as `require_finite`."""
+        return require_finite(float(self.logits.max())) if self.known_peak is None else self.known_peak
+
+    def keep(self, index: Index, peak: float | None = None) -> Scores:
+        """Only the entries at ``index``, which ascends. ``peak``: the largest of them, if known."""
         ids = index.astype(np.int32) if self.ids is None else self.ids[index]
-        return Scores(ids, self.logits[index])
+        return Scores(ids, self.logits[index], peak)
 
     def token(self, at: int) -> int:
         return at if self.ids is None else int(self.ids[at])
@@ -74,9 +79,9 @@ def require_finite(peak: float) -> float:
 
 def to_law(scores: Scores) -> Law:
     """Softmax of what is left, banned tokens dropped."""
-    peak = require_finite(float(scores.logits.max()))
+    peak = scores.peak()
     if scores.logits.min() == -math.inf:
-        scores = scores.keep(np.flatnonzero(scores.logits > -math.inf))
+        scores = scores.keep((scores.logits > -math.inf).nonzero()[0])
     logp = scores.logits.astype(np.float64)
     logp -= peak
     logp -= math.log(float(np.exp(logp).sum()))
@@ -90,7 +95,7 @@ def best(scores: Scores, k: int) -> tuple[tuple[int, float], ...]:
         at = int(scores.logits.argmax())
         return ((scores.token(at), chance(scores.logits, at)),)
     few = top_k(scores, k)
-    peak = require_finite(float(few.logits.max()))
+    peak = few.peak()
     order = np.argsort(-few.logits, kind="stable")
     chances = np.exp(few.logits[order].astype(np.float64) - peak) * chance(scores.logits, peak=peak)
     ids = order if few.ids is None else few.ids[order]
@@ -120,11 +125,11 @@ def top_k(scores: Scores, k: int) -> Scores:
     """The ``k`` best; of equals at the last place the lower ids. ``k <= 0``: off."""
     if not 0 < k < len(scores.logits):
         return scores
-    index = _at_least(scores.logits, k)
+    index, peak = _at_least(scores.logits, k)
     if len(index) > k:
         order = np.argsort(-scores.logits[index], kind="stable")
         index = np.sort(index[order[:k]])
-    return scores.keep(index)
+    return scores.keep(index, peak)
 
 
 def top_p(scores: Scores, p: float) -> Scores:
@@ -132,15 +137,15 @@ def top_p(scores: Scores, p: float) -> Scores:
     ``p >= 1``: off."""
     if p >= 1:
         return scores
-    return scores.keep(_leading(scores.logits, _softmax(scores.logits), p, strict=False))
+    return scores.keep(_leading(scores.logits, _softmax(scores), p, strict=False), scores.known_peak)
 
 
 def min_p(scores: Scores, p: float) -> Scores:
     """Tokens at least ``p`` times as likely as the likeliest (arXiv 2407.01082). ``p <= 0``: off."""
     if p <= 0:
         return scores
-    bound = require_finite(float(scores.logits.max())) + math.log(min(p, 1.0))
-    return scores.keep(np.flatnonzero(scores.logits >= bound))
+    peak = scores.peak()
+    return scores.keep((scores.logits >= peak + math.log(min(p, 1.0))).nonzero()[0], peak)
 
 
 def typical_p(scores: Scores, p: float) -> Scores:
@@ -148,8 +153,8 @@ def typical_p(scores: Scores, p: float) -> Scores:
     empty (arXiv 2202.00666). ``p >= 1``: off."""
     if p >= 1:
         return scores
-    mass = _softmax(scores.logits)
-    live = np.flatnonzero(mass > 0)
+    mass = _softmax(scores)
+    live = (mass > 0).nonzero()[0]
     mass = mass[live]
     surprise = -np.log(mass)
     entropy = float(mass @ surprise)
@@ -160,20 +165,22 @@ def temperature(scores: Scores, t: float) -> Scores:
     """Logits over ``t`` > 0."""
     if t == 1:
         return scores
-    return Scores(scores.ids, scores.logits.astype(np.float64) / max(t, _COLDEST))
+    t = max(t, _COLDEST)
+    peak = None if scores.known_peak is None else scores.known_peak / t
+    return Scores(scores.ids, scores.logits.astype(np.float64) / t, peak)
 
 
-def _softmax(logits: Logits) -> NDArray[np.float64]:
-    mass = logits.astype(np.float64)
-    mass -= require_finite(float(logits.max()))
+def _softmax(scores: Scores) -> NDArray[np.float64]:
+    mass = scores.logits.astype(np.float64)
+    mass -= scores.peak()
     np.exp(mass, out=mass)
     mass /= mass.sum()
     return mass
 
 
-def _at_least(values: Logits, k: int) -> Index:
-    """Positions (ascending) of every value not below some bound that at least ``k`` values reach; values of
-    -inf are left out. 1 <= k <= n.
+def _at_least(values: Logits, k: int) -> tuple[Index, float]:
+    """Positions (ascending) of every value not below some bound that at least ``k`` values reach, and the largest of
+    all; values of -inf are left out. 1 <= k <= n.
 
     The bound is the k-th largest of the maxima of groups: k groups have a member that reaches it. Groups are
     columns of a folded view, whose maxima numpy takes with whole vectors.
@@ -186,9 +193,9 @@ def _at_least(values: Logits, k: int) -> Index:
         maxima = values[: fold * width].reshape(fold, width).max(axis=0)
         if fold * width < n:
             maxima = np.concatenate([maxima, values[fold * width :]])
-    require_finite(float(maxima.max()))
+    peak = require_finite(float(maxima.max()))
     bound = np.partition(maxima, len(maxima) - k)[len(maxima) - k]
-    return np.flatnonzero(values > bound if bound == -math.inf else values >= bound)
+    return (values > bound if bound == -math.inf else values >= bound).nonzero()[0], peak
 
 
 def _leading(values: Logits, mass: NDArray[np.float64], p: float, *, strict: bool) -> Index:
@@ -197,8 +204,11 @@ def _leading(values: Logits, mass: NDArray[np.float64], p: float, *, strict: boo
     n = len(values)
     look = _FIRST_LOOK
     while True:
-        index = _at_least(values, look) if look < n else np.arange(n)
-        order = index[np.argsort(-values[index], kind="stable")]
+        if look < n:
+            index, _ = _at_least(values, look)
+            order = index[np.argsort(-values[index], kind="stable")]
+        else:
+            order = np.argsort(-values, kind="stable")
         total = np.cumsum(mass[order])
         count = int(np.searchsorted(total, p, side="right" if strict else "left")) + 1
         if count <= len(order) or look >= n:
