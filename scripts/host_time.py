@@ -1,4 +1,4 @@
-"""What localspec adds to llama.cpp: ``scripts/host_time.py [MODEL] [--tokens N]``.
+"""What localspec adds to llama.cpp: ``scripts/host_time.py [MODEL] [--draft FILE] [--tokens N]``.
 
 Two measurements on one machine in one run:
 
@@ -136,17 +136,19 @@ def plain_ratio(options: EngineOptions, blocks: int, size: int) -> tuple[float, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", type=Path, default=None)
+    parser.add_argument("--draft", type=Path, default=None, help="draft model; default: the model itself")
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     path = args.model or demo_model()
     model = ModelOptions(path, threads=args.threads)
+    draft = ModelOptions(args.draft or path, threads=args.threads)
     base = EngineOptions(model, n_ctx=1024, spec_types=("none",))
     settings = {
         "plain": (base, SpecParams(depth=0)),
         "n-gram chain": (EngineOptions(model, n_ctx=1024, spec_types=("ngram-simple",)), SpecParams(depth=4)),
-        "draft chain 4": (EngineOptions(model, draft=model, n_ctx=1024), SpecParams(depth=4)),
-        "draft tree 3x4": (EngineOptions(model, draft=model, n_ctx=1024), SpecParams(depth=4, width=3, nodes=12)),
+        "draft chain 4": (EngineOptions(model, draft=draft, n_ctx=1024), SpecParams(depth=4)),
+        "draft tree 3x4": (EngineOptions(model, draft=draft, n_ctx=1024), SpecParams(depth=4, width=3, nodes=12)),
     }
     print(f"{'':16}  {'T':>4}  {'host ms':>8}  {'budget ms':>9}  {'ratio':>6}")
     for name, (options, spec) in settings.items():
