@@ -13,12 +13,14 @@ from localspec.spec.tree import TokenTree
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Hard limits of one tree: depth, draft nodes, children a node, and the probability a path ends under."""
+    """Hard limits of one tree: depth, draft nodes, children a node, the probability a path ends under, and branches
+    (``None``: as many as the nodes make)."""
 
     depth: int
     nodes: int
     width: int = 1
     p_min: float = 0.0
+    leaves: int | None = None
 
     def within(self, room: Limits) -> Limits:
         """What of this fits into ``room``."""
@@ -27,13 +29,14 @@ class Limits:
             max(min(self.nodes, room.nodes), 0),
             max(min(self.width, room.width), 1),
             self.p_min,
+            room.leaves,
         )
 
     def fit(self, tree: TokenTree) -> TokenTree:
         """The likeliest part of ``tree`` within the limits."""
         if not tree.draft_n:
             return tree
-        return tree.cut(self.depth).narrow(self.width).top(self.nodes)
+        return tree.cut(self.depth).narrow(self.width).top(self.nodes, self.leaves)
 
     @property
     def none(self) -> bool:

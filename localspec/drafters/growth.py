@@ -29,6 +29,7 @@ class Growth:
         self._pairing = pairing
         self._source = source
         self._free_branches = branches - 1  # the first child of a node runs on in its parent's branch
+        self._leaves = 1  # branches of the guesses, counted where they are drawn
         self._draws = ask.rule == "ratio" and not ask.state.greedy
         self._laws: dict[int, Law] = {}
         self._states = {0: ask.state}  # decoded guess → the sampler's state after it
@@ -98,12 +99,16 @@ class Growth:
         limits, state = self.ask.price.limits, self._states[node]
         law = state.draft_law(row, allowed=self._pairing.common)
         room = limits.nodes - (len(self._tokens) - 1)
+        if limits.leaves is not None:
+            room = min(room, limits.leaves - self._leaves + 1)
         if room < 1 or float(np.exp(law.logp.max())) < limits.p_min or not self.ask.price.pays(self._reach[node]):
             return []
         if self._pairing.barred:
             law = without(law, self._pairing.barred)
         self._laws[node] = law
-        return list(law.draws(state.draft_noise(law.ids, salt=node), min(limits.width, room)))
+        drawn = list(law.draws(state.draft_noise(law.ids, salt=node), min(limits.width, room)))
+        self._leaves += max(len(drawn) - 1, 0)
+        return drawn
 
     def _add(self, parent: int, token: int, score: float) -> int:
         self._tokens.append(token)
@@ -124,7 +129,8 @@ class Growth:
         sources = ("",) + (self._source,) * (len(self._tokens) - 1)
         tree = TokenTree.grown(self._tokens, self._parents, self._scores, sources)
         # Drawn children are all proposed: `_drawn_children` keeps to the limit itself.
-        return Draft(tree if self._draws else tree.top(self.ask.price.limits.nodes), self._laws)
+        limits = self.ask.price.limits
+        return Draft(tree if self._draws else tree.top(limits.nodes, limits.leaves), self._laws)
 
     def decoded_path(self, tokens: Sequence[int]) -> list[int]:
         """The decoded nodes that hold the unread text and, after the pending token, as much of ``tokens`` as was

@@ -162,4 +162,4 @@ def _tree(trie: _Branch, pending: int, price: Price) -> TokenTree:
                 scores.append(score)
         level = deeper
     tree = TokenTree(tuple(tokens), tuple(parents), tuple(scores), ("",) + (NAME,) * (len(tokens) - 1))
-    return tree.top(limits.nodes)
+    return tree.top(limits.nodes, limits.leaves)

@@ -242,12 +242,12 @@ class Engine:
             return Limits(depth=0, nodes=0)
         cells = (caps.n_ctx - self._slots.cells_used) // sharers
         nodes = min(caps.max_outputs // sharers - 1, cells)
-        wide = caps.trees and answer.request.spec.width > 1
-        if wide:
-            # Every open sequence holds a branch, whether it is in this pass or not.
-            nodes = min(nodes, 1 + max(caps.max_leaves - caps.max_sequences, 0) // sharers)
         depth = nodes if answer.left is None else min(answer.left - 1, nodes)
-        return Limits(depth, nodes, width=nodes if wide else 1)
+        if not caps.trees:
+            return Limits(depth, nodes, leaves=1)
+        # Every open sequence holds a branch, whether it is in this pass or not.
+        leaves = 1 + max(caps.max_leaves - caps.max_sequences, 0) // sharers
+        return Limits(depth, nodes, width=nodes, leaves=leaves)
 
     # -- propose
 

@@ -95,9 +95,7 @@ class TokenTree:
     ) -> TokenTree:
         """A tree by someone who grew it node by node and kept to the rules: they are not checked again."""
         tree = object.__new__(cls)
-        tree.__dict__.update(
-            tokens=tuple(tokens), parents=tuple(parents), scores=tuple(scores), sources=tuple(sources)
-        )
+        tree.__dict__.update(tokens=tuple(tokens), parents=tuple(parents), scores=tuple(scores), sources=tuple(sources))
         return tree
 
     def __len__(self) -> int:
@@ -166,13 +164,24 @@ class TokenTree:
             tuple(self.sources[i] for i in chosen),
         )
 
-    def top(self, draft_n: int) -> TokenTree:
-        """The ``draft_n`` guesses most likely to be reached. A child never outranks its parent: its reach is not
-        higher, and ties go to the smaller index, so the result is a tree again."""
-        if draft_n >= self.draft_n:
+    def top(self, draft_n: int, leaves: int | None = None) -> TokenTree:
+        """The ``draft_n`` guesses most likely to be reached, on ``leaves`` branches at most (1: a chain). A child never
+        outranks its parent (its reach is not higher, and ties go to the smaller index): the result is a tree again."""
+        if draft_n >= self.draft_n and (leaves is None or len(self.leaves) <= leaves):
             return self
-        order = sorted(range(1, len(self)), key=lambda node: (-self._ceiling[node], node))
-        return self.keep(order[: max(draft_n, 0)])
+        spare = self.draft_n if leaves is None else leaves - 1  # branches beyond the first
+        kept, extended = {0}, set()
+        for node in sorted(range(1, len(self)), key=lambda node: (-self._ceiling[node], node)):
+            parent = self.parents[node]
+            if len(kept) > draft_n or parent not in kept:
+                continue
+            if parent in extended:
+                if spare < 1:
+                    continue
+                spare -= 1
+            extended.add(parent)
+            kept.add(node)
+        return self.keep(kept)
 
     @lazy
     def _ceiling(self) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ from tests.engine.support import (
     alone,
     answer,
     draft_model,
+    drain,
     fake,
     ngrams,
     oracle,
@@ -234,3 +235,14 @@ def test_idle_conversations_hold_branches_too() -> None:
     for token in (3, 4, 5, 6):
         wish = request([token] * 4, spec=SpecParams(depth=2, nodes=60, width=60), n=10)
         assert answer(engine, wish).told == alone(fake(9), plain(wish)).told
+
+
+def test_few_branches_shorten_no_chain() -> None:
+    """Many at once share the sequence ids of branches; what is left is one branch each, as deep as asked for."""
+    spec = SpecParams(depth=4, nodes=12, width=3)
+    target = fake(9, sequences=8, leaves=8)
+    engine = Engine(target, [draft_model(target)])
+    handles = [engine.submit(request([3 + i], sampling=GREEDY, spec=spec, n=20)) for i in range(6)]
+    for got in drain(engine, handles):
+        assert max(got.stats.lengths) > 0
+        assert len(got.stats.lengths) == 5, "four guesses accepted in one step"

@@ -83,6 +83,20 @@ def test_top_is_the_best_subtree_of_its_size(tree: TokenTree, n: int) -> None:
 
 
 @few
+@given(trees(), st.integers(0, 9), st.integers(1, 5))
+def test_top_on_few_branches(tree: TokenTree, n: int, leaves: int) -> None:
+    got = tree.top(n, leaves)
+    assert got.draft_n <= n
+    assert len(got.leaves) <= leaves
+    assert edges(got).items() <= edges(tree).items()
+    if len(tree.top(n).leaves) <= leaves:
+        assert edges(got) == edges(tree.top(n))
+    if leaves == 1 and n:
+        best = max((tree.reach[node] for node in range(1, len(tree)) if tree.depths[node] == 1), default=1.0)
+        assert got.draft_n == 0 or got.reach[1] == best
+
+
+@few
 @given(trees(), st.lists(st.floats(0, 3), min_size=10, max_size=10), st.integers(0, 9))
 def test_top_is_a_tree_even_where_scores_exceed_one(tree: TokenTree, scores: list[float], n: int) -> None:
     tree = TokenTree(tree.tokens, tree.parents, (1.0, *scores[: tree.draft_n]), tree.sources)
