@@ -12,6 +12,7 @@ from localspec.errors import ExitCode, LocalspecError, UsageError
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 AcceptRule = Literal["draw", "ratio"]
+SpecMode = Literal["auto", "fixed", "off"]
 
 #: The order llama.cpp applies its samplers in. ``dry``, ``top_n_sigma`` and ``xtc`` are accepted in a
 #: ``--samplers`` list and do nothing, as there: each is off unless its own option turns it on.
@@ -61,7 +62,8 @@ class SpecParams:
     ``depth`` tokens on a path at most (``--spec-draft-n-max``; 0 = no speculation), drafts shorter than
     ``min_depth`` are dropped, a path ends where the draft's own probability falls under ``p_min``;
     ``width`` children a node at most (1 = chain), ``nodes`` draft nodes in the whole tree. ``types`` picks among
-    the drafters that the engine was loaded with; ``None`` = all of them.
+    the drafters that the engine was loaded with; ``None`` = all of them. ``mode`` says who decides within these
+    limits: ``auto`` the controller, by what pays; ``fixed`` nobody, all that is allowed is guessed; ``off``.
     """
 
     depth: int = 3
@@ -71,6 +73,7 @@ class SpecParams:
     width: int = 1
     accept: AcceptRule = "draw"
     types: tuple[str, ...] | None = None
+    mode: SpecMode = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ class GenerationRequest:
     the model's chat template and their contents never turn into control tokens. ``max_tokens < 0`` means
     until the context is full. ``logprobs = k`` asks for the target's log-probability (before temperature and
     filters) of each token and of its k best rivals. ``trace`` adds target probabilities and the verified
-    tree to every event.
+    tree to every event. ``template_kwargs`` are more variables for the chat template: names and JSON values. If the
+    last of ``messages`` is an assistant's, it is gone on with.
     """
 
     prompt: str | None = None
@@ -102,6 +106,7 @@ class GenerationRequest:
     special: bool = False
     logprobs: int | None = None
     trace: bool = False
+    template_kwargs: tuple[tuple[str, object], ...] = ()
 
     def __post_init__(self) -> None:
         given = [x for x in (self.prompt, self.tokens, self.messages) if x is not None]
@@ -164,7 +169,8 @@ class StepStats:
 
     ``draft_n`` nodes were drafted and verified, ``tested`` edges lay on the walk, ``accepted`` of them held;
     ``emitted`` tokens went out (accepted + 1, less what an end token, a stop or a limit cut off, which is
-    ``cut``). Times are seconds of the whole step, shared by all sequences that ran in it.
+    ``cut``). Times are seconds of the whole step, shared by all sequences that ran in it; ``t_plain`` what as many
+    tokens take without guesses, as measured (``None``: nobody measures).
     """
 
     draft_n: int
@@ -176,6 +182,7 @@ class StepStats:
     t_verify: float
     t_host: float
     tree: TreeTrace | None = None
+    t_plain: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +199,8 @@ class SpecStats:
     """Statistics of one answer; `localspec.engine.stats.StatsBook` is the one place that computes them.
 
     ``acceptance`` = accepted / drafted-and-verified as llama.cpp counts; ``alpha`` = accepted / tested edges
-    of the walk; ``mean_length`` = 1 + accepted / steps that had a draft; ``tokens_per_step`` over all steps.
+    of the walk; ``mean_length`` = 1 + accepted / steps that had a draft; ``tokens_per_step`` over all steps;
+    ``speedup`` = ``t_plain``, the measured time of plain decoding for the same tokens, / the time that was taken.
     Rates are ``None`` before there is anything to divide by. ``accepted_at[i]`` counts accepted tokens at
     depth i + 1, ``tested_at[i]`` the tests there; ``lengths[k]`` the drafted steps that accepted k.
     """
@@ -207,6 +215,7 @@ class SpecStats:
     t_draft: float = 0.0
     t_verify: float = 0.0
     t_host: float = 0.0
+    t_plain: float = 0.0
     accepted_at: tuple[int, ...] = ()
     tested_at: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
@@ -223,6 +232,11 @@ class SpecStats:
     @property
     def mean_length(self) -> float | None:
         return 1 + self.accepted / self.drafted_steps if self.drafted_steps else None
+
+    @property
+    def speedup(self) -> float | None:
+        taken = self.t_draft + self.t_verify + self.t_host
+        return self.t_plain / taken if self.t_plain and taken else None
 
     @property
     def tokens_per_step(self) -> float | None:
@@ -313,8 +327,30 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """What of one model lies on one device: how many layers, bytes of weights, bytes of cache."""
+
+    device: str
+    layers: int
+    bytes_weights: int
+    bytes_cache: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoad:
+    """How one model was loaded. ``role`` is ``target`` or ``draft``; ``settings`` are names and values as they reached
+    llama.cpp; ``placement`` says where its weights and its cache are."""
+
+    role: str
+    path: str
+    settings: tuple[tuple[str, str], ...] = ()
+    placement: tuple[Placement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What an engine runs: shown by every front end. Paths are as given; ``warnings`` are one line each."""
+    """What an engine runs: shown by every front end. Paths are as given; ``warnings`` are one line each;
+    ``chat_template`` is the Jinja text in use."""
 
     target: str
     draft: str | None
@@ -325,6 +361,8 @@ class EngineInfo:
     n_vocab: int
     has_template: bool
     warnings: tuple[str, ...] = ()
+    loads: tuple[ModelLoad, ...] = ()
+    chat_template: str | None = None
 
 
 Event = Started | Prefill | Tokens | Notice | Finished | Failed

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property, lru_cache
+from itertools import chain, pairwise
 from typing import Any
 
 from localspec.types import Message
@@ -23,7 +24,7 @@ _PRIVATE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10
 
 @dataclass(frozen=True)
 class ControlNames:
-    """Name → id of a vocabulary's control tokens, and patterns over them."""
+    """Name → id of a vocabulary's control tokens. Some have thousands, so names are looked up, not tried in turn."""
 
     ids: dict[str, int]
 
@@ -35,12 +36,66 @@ class ControlNames:
 
     def split(self, text: str) -> Iterator[tuple[str, int | None]]:
         """Cuts ``text`` at whole names, longest first: (name, id) for those, (text, None) for the rest."""
+        done = 0
+        for match in self._starts.finditer(text) if self.ids else ():
+            at = match.start()
+            name = next((text[at : at + n] for n in self._lengths if text[at : at + n] in self.ids), None)
+            if name is None or at < done:
+                continue
+            if at > done:
+                yield text[done:at], None
+            yield name, self.ids[name]
+            done = at + len(name)
+        if done < len(text):
+            yield text[done:], None
+
+    def find(self, text: str) -> list[int]:
+        """Where names begin in ``text``, in any case; they may overlap."""
         if not self.ids:
-            yield text, None
-            return
-        for part in re.split(f"({_any_of(self.ids)})", text):
-            if part:
-                yield part, self.ids.get(part)
+            return []
+        starts = (match.start() for match in self._starts.finditer(text))
+        return [at for at in starts if any(_folded(text[at : at + n]) in self._names for n in self._lengths)]
+
+    def begins_at_end(self, text: str) -> bool:
+        """Whether ``text`` ends with the beginning of a name, in any case."""
+        end = _folded(text[-self._longest :])
+        return any(end[at:] in self._beginnings for at in range(len(end)))
+
+    def ends_at_start(self, text: str) -> bool:
+        """Whether ``text`` starts with the end of a name, in any case."""
+        start = _folded(text[: self._longest])
+        return any(start[:n] in self._ends for n in range(1, len(start) + 1))
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted(set(map(len, self.ids)), reverse=True)
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(self._lengths, default=1)
+
+    @cached_property
+    def _starts(self) -> re.Pattern[str]:
+        first = "".join(sorted({name[0] for name in self.ids}))
+        return re.compile(f"[{re.escape(first)}]", re.IGNORECASE)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(map(_folded, self.ids))
+
+    @cached_property
+    def _beginnings(self) -> frozenset[str]:
+        return frozenset(name[:n] for name in self._names for n in range(1, len(name)))
+
+    @cached_property
+    def _ends(self) -> frozenset[str]:
+        return frozenset(name[n:] for name in self._names for n in range(1, len(name)))
+
+
+@lru_cache(maxsize=2)
+def control_names(vocab: Vocab) -> ControlNames:
+    """`ControlNames.of` a vocabulary, which never changes."""
+    return ControlNames.of(vocab)
 
 
 @dataclass(frozen=True)
@@ -53,8 +108,7 @@ class Marker:
     @classmethod
     def beside(cls, names: ControlNames, texts: Iterable[str]) -> Marker:
         """A marker whose mark occurs neither in ``texts`` nor in a name."""
-        used = set(chain.from_iterable(texts)).union(*names.ids)
-        return cls(names, next(c for c in map(chr, chain(*_PRIVATE)) if c not in used))
+        return cls(names, next(unused_characters([*texts, *names.ids])))
 
     def messages(self, messages: Iterable[Message]) -> list[Message]:
         return [Message(self.text(message.role), self.text(message.content)) for message in messages]
@@ -74,32 +128,28 @@ class Marker:
         borders, where scaffolding or another message could complete them."""
         if not self.names.ids:
             return text
-        whole = re.compile(f"(?=({_any_of(self.names.ids)}))", re.IGNORECASE)
-        for match in reversed(list(whole.finditer(text))):
-            # A name of one character has no inside: the mark follows it, and `split` would take it for a
-            # control token, so it is the one kind that is not protected; no vocabulary is known to have it.
-            at = match.start() + 1
-            text = text[:at] + self.mark + text[at:]
+        # A name of one character has no inside: the mark follows it, and `split` would take it for a control
+        # token, so it is the one kind that is not protected; no vocabulary is known to have it.
+        cuts = [0, *(at + 1 for at in self.names.find(text)), len(text)]
+        text = self.mark.join(text[a:b] for a, b in pairwise(cuts))
         start = len(text) - len(text.lstrip())
         end = len(text.rstrip())
-        if self._touches(text[start:end], at_end=True):
+        if self.names.begins_at_end(text[start:end]):
             text = text[:end] + self.mark + text[end:]
-        if self._touches(text[start:end], at_end=False):
+        if self.names.ends_at_start(text[start:end]):
             text = text[:start] + self.mark + text[start:]
         return text
 
     def clean(self, text: str) -> str:
         return text.replace(self.mark, "")
 
-    def _touches(self, text: str, *, at_end: bool) -> bool:
-        """Whether a proper part of a name, its beginning or its end, stands at that border of ``text``."""
-        text = text.casefold()
-        for name in map(str.casefold, self.names.ids):
-            for n in range(1, min(len(name), len(text) + 1)):
-                if text.endswith(name[:n]) if at_end else text.startswith(name[-n:]):
-                    return True
-        return False
+
+def unused_characters(texts: Iterable[str]) -> Iterator[str]:
+    """Private characters that occur in none of ``texts``."""
+    used = set(chain.from_iterable(texts))
+    return (char for char in map(chr, chain(*_PRIVATE)) if char not in used)
 
 
-def _any_of(names: Iterable[str]) -> str:
-    return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+def _folded(text: str) -> str:
+    """``text`` without differences of case, and as long as it was."""
+    return "".join(fold if len(fold := char.casefold()) == 1 else char for char in text)

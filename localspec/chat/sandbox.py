@@ -1,8 +1,8 @@
 """The Jinja environment chat templates run in. Imports Jinja: load it only where a template is rendered.
 
 What transformers offers to templates is there (``raise_exception``, ``strftime_now``, ``tojson``, loop
-controls), inside Jinja's immutable sandbox and `localspec.chat.limits`. A few filters that no chat template
-needs and that make much out of little are left out; so are methods that lead to bytes.
+controls, ``generation``), inside Jinja's immutable sandbox and `localspec.chat.limits`. A few filters that no
+chat template needs and that make much out of little are left out; so are methods that lead to bytes.
 """
 
 # The one module of the project that may import Jinja on top: it is itself imported only where one renders.
@@ -19,10 +19,12 @@ from types import BuiltinMethodType, CodeType, MethodType
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension
 from jinja2.filters import make_attrgetter
+from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -83,6 +85,16 @@ class _Generator(CodeGenerator):
         self.write(")")
 
 
+class _Generation(Extension):
+    """``{% generation %}…{% endgeneration %}`` marks what a model is trained on; for a prompt it means nothing."""
+
+    tags = {"generation"}  # noqa: RUF012  (declared so by Jinja)
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """One rendering's environment; all it makes is paid from ``meter``."""
 
@@ -93,7 +105,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=["jinja2.ext.loopcontrols"],
+            extensions=["jinja2.ext.loopcontrols", _Generation],
             optimized=False,  # the optimizer would compute constants while compiling, unwatched
         )
         self.meter = Meter(_CODE)
@@ -218,6 +230,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
 def compile_template(source: str) -> CodeType:
     """Raises `jinja2.TemplateSyntaxError`, or `RecursionError` for absurdly nested sources."""
     return Sandbox().compile(source)
+
+
+def variables_of(source: str) -> frozenset[str]:
+    """The variables a template looks up in what it is given; none if it is broken."""
+    try:
+        return frozenset(meta.find_undeclared_variables(Sandbox().parse(source)))
+    except (jinja2.TemplateError, RecursionError):
+        return frozenset()
 
 
 def _raise_exception(message: object) -> NoReturn:

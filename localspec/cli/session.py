@@ -5,24 +5,54 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from localspec.cli.diagnostics import note, say
+from localspec.cli.diagnostics import note, printable, say
+from localspec.errors import LocalspecError
 from localspec.host import HostedEngine
+from localspec.hub import HubRef, find
 from localspec.options import Values, engine_options
+from localspec.report import load_lines
 
 
 @contextmanager
 def engine_for(values: Values) -> Iterator[HostedEngine]:
-    """Loads the models; progress on stderr if that is a terminal, warnings always.
+    """Finds or downloads the models and loads them; progress on stderr if that is a terminal, warnings always.
 
     Raises:
-        LocalspecError: as `localspec.load`.
+        LocalspecError: as `localspec.load` and `localspec.hub.resolve`.
     """
+    target, draft = model_files(values)
     shows = sys.stderr is not None and sys.stderr.isatty()
-    with HostedEngine(engine_options(values), on_progress=Progress() if shows else None) as engine:
+    with HostedEngine(engine_options(values, target, draft), on_progress=Progress() if shows else None) as engine:
         for warning in engine.info.warnings:
             note(warning)
+        if values["dump"]:
+            for line in load_lines(engine.info):
+                say(printable(line))
         yield engine
+
+
+def model_files(values: Values) -> tuple[Path | None, Path | None]:
+    """The files of target and draft model; ``None`` where none is named.
+
+    Raises:
+        LocalspecError: as `localspec.hub.find` and `localspec.hub.resolve`.
+    """
+    target = _file(values, "model", "hf_repo", "hf_file", "-hf")
+    try:
+        draft = _file(values, "model_draft", "hf_repo_draft", "hf_file_draft", "-hfd")
+    except LocalspecError as error:
+        raise type(error)(f"the draft model: {error.message}", hint=error.hint) from error
+    return target, draft
+
+
+def _file(values: Values, path: str, repo: str, file: str, flag: str) -> Path | None:
+    if values[repo] is not None:
+        from localspec.cli.transfer import fetch
+
+        return fetch(HubRef.parse(values[repo], values[file], flag=flag), values)
+    return None if values[path] is None else find(Path(values[path]))
 
 
 class Progress:

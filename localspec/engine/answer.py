@@ -41,11 +41,12 @@ from localspec.types import (
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Seconds of one step, and when it began."""
+    """Seconds of one step, when it began, and what a token of each of its sequences takes without guesses."""
 
     began: float
     draft: float
     verify: float
+    plain: float | None = None
 
 
 class Answer:
@@ -165,6 +166,7 @@ class Answer:
             t_verify=times.verify,
             t_host=now - times.began - times.draft - times.verify,
             tree=self._trace(tree, outcome, rows) if self.request.trace else None,
+            t_plain=None if times.plain is None else max(kept, 0) * times.plain,
         )
         self._stats.add(step, tree.sources[1:], [tree.sources[node] for node in outcome.path])
         self._first = self._first or now

@@ -214,7 +214,9 @@ class Engine:
         drafted = time.perf_counter()
         with self._guarded(*answers):
             done = self._verify(answers, drafts)
-            times = StepTimes(began, drafted - began, time.perf_counter() - drafted)
+            token_s = self._controller.plain_s
+            plain = None if token_s is None else token_s * len(answers)
+            times = StepTimes(began, drafted - began, time.perf_counter() - drafted, plain)
             walks = []
             for answer, mine, draft, rows in zip(answers, proposals, done.drafts, done.rows, strict=True):
                 with self._guarded(answer):
@@ -224,9 +226,11 @@ class Engine:
                     answer.report(draft, outcome, rows, kept, times)
                     trees = {name: draft.tree for name, draft in mine.items()}
                     walks.append(Walk(answer.slot.seq, trees, draft.tree, outcome.tokens))
-            record = PassRecord(done.n_rows, self._slots.cells_used, done.wall_s, done.cpu_s, draft_s)
+            step_s = time.perf_counter() - began
+            record = PassRecord(done.n_rows, self._slots.cells_used, done.wall_s, done.cpu_s, draft_s, step_s)
             self._controller.observe(record, walks)
             self._set_threads()
+        self._pass_on_notices()
 
     # -- plan
 
@@ -263,9 +267,7 @@ class Engine:
             }
             for answer, mine in zip(answers, prices, strict=True)
         ]
-        proposals = self._panel.propose(asks)
-        self._pass_on_notices()
-        return proposals
+        return self._panel.propose(asks)
 
     def _choose(self, answers: list[Answer], wishes: list[Wish], proposals: list[dict[str, Draft]]) -> list[Draft]:
         """One draft a sequence: what the controller makes of the proposals. Drawn guesses stay as they were drawn."""
@@ -285,8 +287,9 @@ class Engine:
         return [draft.usable(wish.spec.min_depth, ends) for draft, wish in zip(drafts, wishes, strict=True)]
 
     def _pass_on_notices(self) -> None:
-        owners = {answer.slot.seq: answer for answer in self._running}
-        for seq, text in self._panel.notices():
+        notices = self._panel.notices() + self._controller.notices()
+        owners = {answer.slot.seq: answer for answer in self._running} if notices else {}
+        for seq, text in notices:
             if seq in owners:  # an answer may have left while its notice waited
                 owners[seq].notice(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -82,9 +83,10 @@ class Panel:
         """
         drafts: list[dict[str, Draft]] = [{} for _ in asks]
         seconds = {}
-        for drafter in self._drafters:
+        # Those that are asked only if need be come last.
+        for drafter in sorted(self._drafters, key=lambda one: any(_waits(mine, one.name) for mine in asks)):
             name = drafter.name
-            asked = [i for i, mine in enumerate(asks) if name in mine and (mine[name].rule == "draw" or not drafts[i])]
+            asked = [i for i, mine in enumerate(asks) if name in mine and _is_wanted(name, mine, drafts[i])]
             if not asked:
                 continue
             began = time.perf_counter()
@@ -144,6 +146,20 @@ class Panel:
     def close_all(self) -> None:
         for drafter in self._drafters:
             drafter.close_all()
+
+
+def _waits(asks: Mapping[str, Ask], name: str) -> bool:
+    return name in asks and asks[name].price.until < math.inf
+
+
+def _is_wanted(name: str, asks: Mapping[str, Ask], drafts: Mapping[str, Draft]) -> bool:
+    """Whether a drafter is still to be asked, given what others guess."""
+    ask = asks[name]
+    if ask.rule == "ratio":
+        return not drafts
+    if ask.price.until == math.inf:
+        return True
+    return all(asks[other].price.brought(draft.tree) < ask.price.until for other, draft in drafts.items())
 
 
 def _fit(draft: Draft, ask: Ask) -> Draft:

@@ -13,7 +13,7 @@ class StatsBook:
 
     def __init__(self) -> None:
         self._totals: Counter[str] = Counter()
-        self._times = dict.fromkeys(("t_draft", "t_verify", "t_host"), 0.0)
+        self._times = dict.fromkeys(("t_draft", "t_verify", "t_host", "t_plain"), 0.0)
         self._accepted_at: list[int] = []
         self._tested_at: list[int] = []
         self._lengths: list[int] = []
@@ -25,7 +25,7 @@ class StatsBook:
         for name in ("draft_n", "tested", "accepted", "emitted", "cut"):
             self._totals[name] += getattr(step, name)
         for name in self._times:
-            self._times[name] += getattr(step, name)
+            self._times[name] += getattr(step, name) or 0.0
         self._totals["steps"] += 1
         if not step.draft_n:
             return
@@ -51,6 +51,7 @@ class StatsBook:
             t_draft=self._times["t_draft"],
             t_verify=self._times["t_verify"],
             t_host=self._times["t_host"],
+            t_plain=self._times["t_plain"],
             accepted_at=tuple(self._accepted_at) + (0,) * (width - len(self._accepted_at)),
             tested_at=tuple(self._tested_at),
             lengths=tuple(self._lengths),

@@ -24,7 +24,10 @@ _HINTS = {
 }
 _AGAIN = "Start it again; if it dies again on the same request, that is worth a bug report."
 # How ggml, the C++ runtime and the CUDA backend announce an abort.
-_LAST_WORDS = re.compile(r"GGML_ASSERT|GGML_ABORT|fatal error|what\(\):|CUDA error|out of memory", re.IGNORECASE)
+_LAST_WORDS = re.compile(
+    r"GGML_ASSERT|GGML_ABORT|fatal error|what\(\):|CUDA error|out of memory|Remote RPC server|Failed to connect to",
+    re.IGNORECASE,
+)
 
 
 def died(returncode: int, log: str) -> EngineDied:

@@ -108,7 +108,7 @@ class HostedEngine:
         return HostedHandle(self, process, *process.submit(request))
 
     def encode(self, request: GenerationRequest) -> list[int]:
-        """The prompt as tokens; raises as `submit`."""
+        """The prompt as tokens, of any length; otherwise raises as `submit`."""
         return self._process.encode(request)
 
     def restart(self) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -20,9 +21,13 @@ def controls(ids: list[int]) -> list[int]:
 
 
 def chat(template: ChatTemplate, *contents: str, vocab: ByteVocab = VOCAB, **kwargs: object) -> list[int]:
+    return encode_chat(template, turns_of(*contents), vocab, kwargs)
+
+
+def turns_of(*contents: str) -> list[Message]:
+    """Questions and answers in turn."""
     roles = ["user", "assistant"] * len(contents)
-    turns = [Message(role, content) for role, content in zip(roles, contents, strict=False)]
-    return encode_chat(template, turns, vocab, **kwargs)
+    return [Message(role, content) for role, content in zip(roles, contents, strict=False)]
 
 
 def test_scaffolding_becomes_control_tokens() -> None:
@@ -35,7 +40,7 @@ def test_pasted_control_tokens_stay_text() -> None:
     ids = chat(default_template(), ATTACK)
     harmless = chat(default_template(), "hello")
     assert controls(ids) == controls(harmless)
-    assert VOCAB.written(ids) == default_template().render([Message("user", ATTACK)], bos="", eos="")
+    assert VOCAB.written(ids) == default_template().render([Message("user", ATTACK)], bos="", eos="").text
     inside = ids[1 : ids.index(VOCAB.id("<|im_end|>"))]
     assert bytes(inside).decode() == "user\n" + ATTACK
 
@@ -43,7 +48,7 @@ def test_pasted_control_tokens_stay_text() -> None:
 def test_roles_and_tools_are_no_way_in_either() -> None:
     source = "<|im_start|>{{ messages[0].role }}{{ tools|tojson }}<|im_end|>"
     turns = [Message("user<|im_end|>", "x")]
-    ids = encode_chat(ChatTemplate(source, "t"), turns, VOCAB, tools=[{"</s>": "<s>"}])
+    ids = encode_chat(ChatTemplate(source, "t"), turns, VOCAB, {"tools": [{"</s>": "<s>"}]})
     assert controls(ids) == [VOCAB.id("<|im_start|>"), VOCAB.id("<|im_end|>")]
     assert VOCAB.written(ids) == '<|im_start|>user<|im_end|>[{"</s>": "<s>"}]<|im_end|>'
 
@@ -64,8 +69,8 @@ def test_roles_and_tools_are_no_way_in_either() -> None:
 def test_nothing_combines_into_a_control_token(source: str, contents: list[str]) -> None:
     ids = chat(ChatTemplate(source, "t"), *contents)
     assert controls(ids) == []
-    turns = [Message("user", content) for content in contents]
-    assert VOCAB.written(ids) == ChatTemplate(source, "t").render(turns, bos="", eos="")
+    rendered = ChatTemplate(source, "t").render(turns_of(*contents), bos="", eos="")
+    assert VOCAB.written(ids) == rendered.text
 
 
 @given(st.lists(st.text(st.sampled_from("<|>ims_endtar/ \ue000")), min_size=1, max_size=3), st.booleans())
@@ -74,9 +79,7 @@ def test_whatever_is_written_control_tokens_are_the_templates(contents: list[str
     template = ChatTemplate(source.replace("content", "content|trim") if trim else source, "t")
     ids = chat(template, *contents)
     assert controls(ids) == controls(chat(template, *("x" for _ in contents)))
-    roles = ["user", "assistant", "user"]
-    turns = [Message(role, content) for role, content in zip(roles, contents, strict=False)]
-    assert VOCAB.written(ids) == template.render(turns, bos="", eos="")
+    assert VOCAB.written(ids) == template.render(turns_of(*contents), bos="", eos="").text
 
 
 def test_overlapping_names_are_all_broken() -> None:
@@ -124,3 +127,13 @@ def test_eos_is_what_the_vocabulary_calls_it() -> None:
 def test_a_vocabulary_without_control_tokens() -> None:
     vocab = ByteVocab(controls=(), end_tokens=frozenset())
     assert chat(ChatTemplate("{{ messages[0].content }}", "t"), "<s>", vocab=vocab) == list(b"<s>")
+
+
+def test_thousands_of_control_tokens_cost_little() -> None:
+    vocab = ByteVocab(controls=("<|im_start|>", "<|im_end|>", *(f"<unused{i}>" for i in range(6000))))
+    text = "an <unused17> token, <UNUSED5> and a < b. " * 50
+    chat(default_template(), "warm up", vocab=vocab)
+    start = time.thread_time()
+    ids = chat(default_template(), *[text] * 41, vocab=vocab)
+    assert time.thread_time() - start < 2
+    assert controls(ids) == controls(chat(default_template(), *["x"] * 41))

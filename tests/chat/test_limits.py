@@ -24,7 +24,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def render(source: str) -> str:
-    return ChatTemplate(source, "evil.gguf").render(HELLO, bos="", eos="")
+    return ChatTemplate(source, "evil.gguf").render(HELLO, bos="", eos="").text
 
 
 BOMBS = {
@@ -180,5 +180,5 @@ def test_a_long_conversation_is_far_from_the_limits() -> None:
         "{% for m in ns.all %}<{{ m.role }}>{{ m.content|trim }}{{ '\n' ~ loop.index }}{% endfor %}"
     )
     turns = [Message("user" if i % 2 == 0 else "assistant", "some words " * 400) for i in range(300)]
-    text = ChatTemplate(source, "long").render(turns, bos="", eos="")
+    text = ChatTemplate(source, "long").render(turns, bos="", eos="").text
     assert text.count("words") == 120_000

@@ -27,14 +27,14 @@ NO_SYSTEM = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}\
 
 def render(source: str, *messages: Message, **kwargs: object) -> str:
     given = messages or (Message("user", "hello"),)
-    return ChatTemplate(source, "some.gguf").render(given, bos="<s>", eos="</s>", **kwargs)  # type: ignore[arg-type]
+    return ChatTemplate(source, "some.gguf").render(given, bos="<s>", eos="</s>", variables=kwargs).text
 
 
 def test_default_is_chatml() -> None:
     turns = [Message("system", "S"), Message("user", " U ")]
-    text = default_template().render(turns, bos="<s>", eos="</s>")
+    text = default_template().render(turns, bos="<s>", eos="</s>").text
     assert text == "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n U <|im_end|>\n<|im_start|>assistant\n"
-    closed = default_template().render(turns, bos="", eos="", add_generation_prompt=False)
+    closed = default_template().render(turns, bos="", eos="", answer=False).text
     assert text == closed + "<|im_start|>assistant\n"
 
 
@@ -94,23 +94,14 @@ def test_today() -> None:
 
 
 def test_a_refused_system_message_goes_into_the_first_user_turn() -> None:
-    turns = [Message("system", "Be brief."), Message("user", "hi"), Message("assistant", "yo")]
-    assert render(NO_SYSTEM, *turns) == "<s>[user]Be brief.\n\nhi[assistant]yo"
+    turns = [Message("system", "Be brief."), Message("user", "hi"), Message("assistant", "yo"), Message("user", "so")]
+    assert render(NO_SYSTEM, *turns) == "<s>[user]Be brief.\n\nhi[assistant]yo[user]so"
 
 
-@pytest.mark.parametrize(
-    ("turns", "reason"),
-    [
-        ([Message("system", "S")], "System role not supported"),
-        ([Message("system", "S"), Message("assistant", "A")], "System role not supported"),
-        ([Message("system", "S"), Message("user", "a"), Message("user", "b")], "System role not supported"),
-        ([Message("user", "a"), Message("user", "b")], "Roles must alternate"),
-    ],
-)
-def test_a_refusal_names_the_file_and_the_reason(turns: list[Message], reason: str) -> None:
+def test_a_refusal_names_the_file_and_the_reason() -> None:
     with pytest.raises(ModelError) as caught:
-        render(NO_SYSTEM, *turns)
-    assert caught.value.message == f"the chat template of some.gguf refuses these messages: {reason}"
+        render(NO_SYSTEM, Message("system", "S"))
+    assert caught.value.message == "the chat template of some.gguf refuses these messages: System role not supported"
     assert caught.value.hint
     assert caught.value.exit_code is ExitCode.MODEL
 
@@ -156,6 +147,6 @@ def test_the_template_of_a_real_file() -> None:
     (path,) = Path(spec.origin).parent.glob("*.gguf")
     source = GGUFReader(path).fields["tokenizer.chat_template"].contents()
     assert isinstance(source, str)
-    text = ChatTemplate(source, path.name).render([Message("user", "hi")], bos="", eos="")
+    text = ChatTemplate(source, path.name).render([Message("user", "hi")], bos="", eos="").text
     assert text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
     assert text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")

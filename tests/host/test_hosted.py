@@ -112,7 +112,6 @@ def test_readers_in_threads_of_their_own(engine: HostedEngine) -> None:
         (request([5000]), UsageError, "token 5000 is outside the vocabulary"),
         (request([]), UsageError, "the prompt is empty"),
         (GenerationRequest(messages=()), ModelError, "no chat template"),
-        (request([2] * 3000), UsageError, "the prompt has 3000 tokens"),
     ],
 )
 def test_requests_that_cannot_be_honoured_raise_here(
@@ -123,6 +122,14 @@ def test_requests_that_cannot_be_honoured_raise_here(
             ask(wish)
         assert caught.value.hint
     assert engine.alive
+
+
+def test_length_is_checked_at_submit_only(engine: HostedEngine) -> None:
+    wish = request([2] * 3000)
+    with pytest.raises(UsageError, match="the prompt has 3000 tokens, the context holds 2048") as caught:
+        engine.submit(wish)
+    assert caught.value.hint
+    assert len(engine.encode(wish)) == 3000
 
 
 def test_options_are_checked_at_submit_only(engine: HostedEngine) -> None:

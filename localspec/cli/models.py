@@ -1,0 +1,133 @@
+"""``localspec models``: what is here, getting more, looking into it, and removing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from localspec.cli.diagnostics import note, say
+from localspec.cli.output import Output
+from localspec.cli.session import Progress
+from localspec.cli.transfer import fetch
+from localspec.errors import ExitCode, UsageError
+from localspec.hub import HubRef
+from localspec.hub.check import verify as checked
+from localspec.hub.remove import Removal, removal, remove
+from localspec.hub.shelf import Entry, facts, located, shelf
+from localspec.hub.sizes import human
+from localspec.options import Values
+
+_RIGHT = ("SIZE", "CONTEXT")
+
+
+def ls(values: Values) -> int:
+    """The demo model, the models of the cache, and those of --models-dir."""
+    output = Output()
+    folder = values.get("models_dir")
+    entries = list(shelf(None if folder is None else Path(folder)))
+    if values["json"]:
+        output.record({"models": [{**asdict(entry), "path": str(entry.path)} for entry in entries]})
+    elif entries:
+        output.text(_table(("NAME", "QUANT", "SIZE", "ARCH", "CONTEXT"), [_row(entry) for entry in entries]))
+    else:
+        note("there are no models here yet; get one with: localspec models pull user/repo")
+    return ExitCode.OK
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    context = "-" if entry.context is None else str(entry.context)
+    architecture = entry.architecture or ("damaged" if entry.fault else "-")
+    return entry.name, entry.quant or "-", human(entry.size), architecture, context
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns that line up, two spaces between them."""
+    from rich.cells import cell_len
+
+    lines = [tuple(heads), *(tuple(cell.replace("\n", " ") for cell in row) for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+    def padded(cell: str, head: str, width: int) -> str:
+        space = " " * (width - cell_len(cell))
+        return space + cell if head in _RIGHT else cell + space
+
+    return "".join("  ".join(map(padded, line, heads, widths)).rstrip() + "\n" for line in lines)
+
+
+def pull(values: Values) -> int:
+    """Downloads a model; stdout gets the path of its (first) file."""
+    ref = HubRef.parse(values["repo"], values["hf_file"], flag="models pull")
+    Output().text(f"{fetch(ref, values)}\n")
+    return ExitCode.OK
+
+
+def info(values: Values) -> int:
+    """What a model's header says."""
+    output = Output()
+    found = facts(located(values["model"]))
+    if values["json"]:
+        output.record(found)
+    else:
+        shown = [(key, _shown(key, value)) for key, value in found.items() if value is not None]
+        width = max(len(key) for key, _ in shown)
+        output.text("".join(f"{key:{width}}  {text}\n" for key, text in shown))
+    return ExitCode.OK
+
+
+def _shown(key: str, value: Any) -> str:
+    if key == "size":
+        return f"{human(value)} ({value} bytes)"
+    if key == "parameters":
+        return f"{value / 1e6:.0f} million" if value < 1e9 else f"{value / 1e9:.1f} billion"
+    if isinstance(value, dict):
+        return ", ".join(f"{kind} ({count} tensors)" for kind, count in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(str(value).split())
+
+
+def path(values: Values) -> int:
+    """Where a model's (first) file is."""
+    Output().text(f"{located(values['model'])}\n")
+    return ExitCode.OK
+
+
+def rm(values: Values) -> int:
+    """Removes a model from the cache, after a question."""
+    plan = removal(values["model"])
+    if not values["yes"] and not _agreed(plan):
+        note("nothing is removed")
+        return ExitCode.RUNTIME
+    remove(plan)
+    note(f"removed {_listed(plan)}; {human(plan.size)} are free now")
+    return ExitCode.OK
+
+
+def _agreed(plan: Removal) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask at", hint="Add --yes to remove it without a question.")
+    say(f"Remove {_listed(plan)} ({human(plan.size)})? [y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _listed(plan: Removal) -> str:
+    names = ", ".join(plan.names[:4]) + (f" and {len(plan.names) - 4} more" if len(plan.names) > 4 else "")
+    return f"{names or 'what is left'} of {plan.cache.repo}"
+
+
+def verify(values: Values) -> int:
+    """Checks a model's files: their structure, and in the cache their checksums."""
+    output = Output()
+    shows = sys.stderr is not None and sys.stderr.isatty()
+    progress = Progress() if shows else None
+
+    def show(part: Path, share: float) -> None:
+        if progress is not None:
+            progress.show(f"checking {part.name}", share)
+
+    for part, how in checked(located(values["model"]), show):
+        output.text(f"{part}: {how}\n")
+    return ExitCode.OK

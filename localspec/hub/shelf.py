@@ -1,0 +1,138 @@
+"""The models that are on this machine, and what their headers say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localspec.errors import ModelError
+from localspec.hub.cache import RepoCache, cache_folder, repos
+from localspec.hub.find import find, models_in
+from localspec.hub.header import Array, Header, read_header
+from localspec.hub.names import models, parts_of, quant_of, tag_for
+from localspec.hub.ref import HubRef, is_repo
+from localspec.hub.resolve import cached
+from localspec.models.demo import demo_model
+
+DEMO = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model. ``name`` is what to type for it; ``size`` counts the bytes of all parts; what a header does not say
+    is ``None``; ``fault`` says why a header cannot be read."""
+
+    name: str
+    path: Path
+    size: int
+    quant: str | None
+    architecture: str | None = None
+    context: int | None = None
+    fault: str | None = None
+
+    @classmethod
+    def of(cls, name: str, path: Path) -> Entry:
+        size = sum(part.stat().st_size for part in parts(path))
+        quant = quant_of(path.name)
+        try:
+            header = read_header(path, until="tokenizer.")
+        except ModelError as error:
+            return cls(name, path, size, quant, fault=error.message)
+        return cls(name, path, size, quant, header.architecture, header.number("{arch}.context_length"))
+
+
+def parts(path: Path) -> tuple[Path, ...]:
+    """All files of the model whose first file this is."""
+    return tuple(path.parent / name for name in parts_of(path.name))
+
+
+def shelf(folder: Path | None = None) -> Iterator[Entry]:
+    """The demo model if it is installed, the cache, then what is below ``folder``. Models with missing parts are left
+    out."""
+    with suppress(ModelError):
+        yield Entry.of(DEMO, demo_model())
+    for cache in repos(cache_folder()):
+        yield from _in_cache(cache)
+    for path in models_in(folder) if folder is not None else ():
+        if all(part.exists() for part in parts(path)):
+            yield Entry.of(str(path), path)
+
+
+def _in_cache(cache: RepoCache) -> Iterator[Entry]:
+    files = cache.files()
+    for name in models(files):
+        if all(part in files for part in parts_of(name)):
+            yield Entry.of(f"{cache.repo}:{tag_for(name, files)}", files[name])
+
+
+def located(text: str) -> Path:
+    """The (first) file of a model that is here: ``demo``, a path, or ``user/repo[:quant]`` in the cache.
+
+    Raises:
+        ModelError: there is no such model here.
+    """
+    path = Path(text)
+    if text == DEMO and not path.exists():
+        return demo_model()
+    if is_repo(text.partition(":")[0]) and not path.exists() and not text.lower().endswith(".gguf"):
+        ref = HubRef.parse(text, flag="")
+        if (found := cached(ref)) is None:
+            raise ModelError(
+                f"{ref} is not in the cache {cache_folder()}", hint=f"Get it with: localspec models pull {ref}"
+            )
+        return found
+    return find(path)
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """What the headers of a model say, under the names that ``localspec models info`` shows. Sizes in bytes.
+
+    Raises:
+        ModelLoadError: a header cannot be read.
+    """
+    headers = [read_header(part) for part in parts(path)]
+    first = headers[0]
+    tokens = first.metadata.get("tokenizer.ggml.tokens")
+    tensors = [tensor for header in headers for tensor in header.tensors]
+    return {
+        "name": first.text("general.name"),
+        "path": str(path),
+        "files": len(headers),
+        "size": sum(header.size for header in headers),
+        "architecture": first.architecture,
+        "parameters": sum(tensor.elements for tensor in tensors),
+        "quant": quant_of(path.name) or _file_type(first),
+        "types": {_type_name(kind): count for kind, count in Counter(one.kind for one in tensors).most_common()},
+        "layers": first.number("{arch}.block_count"),
+        "width": first.number("{arch}.embedding_length"),
+        "experts": first.number("{arch}.expert_count"),
+        "context": first.number("{arch}.context_length"),
+        "window": first.number("{arch}.attention.sliding_window"),
+        "vocabulary": tokens.count if isinstance(tokens, Array) else first.number("{arch}.vocab_size"),
+        "tokenizer": first.text("tokenizer.ggml.model"),
+        "template": first.text("tokenizer.chat_template") is not None,
+        "license": first.text("general.license"),
+    }
+
+
+def _file_type(header: Header) -> str | None:
+    from gguf import LlamaFileType
+
+    number = header.number("general.file_type")
+    try:
+        return None if number is None else LlamaFileType(number).name.removeprefix("MOSTLY_").removeprefix("ALL_")
+    except ValueError:
+        return None
+
+
+def _type_name(kind: int) -> str:
+    from gguf import GGMLQuantizationType
+
+    try:
+        return str(GGMLQuantizationType(kind).name)
+    except ValueError:
+        return f"type {kind}"
