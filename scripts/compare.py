@@ -44,8 +44,8 @@ PROMPTS = {
 }
 
 PLAIN = SpecParams(depth=0)
-NGRAM = SpecParams(depth=8, types=("ngram-simple",))
-DRAFT = SpecParams(depth=4, types=("draft-simple",))
+NGRAM = SpecParams(depth=8, types=("ngram-simple",), mode="fixed")
+DRAFT = SpecParams(depth=4, types=("draft-simple",), mode="fixed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,14 @@ Pairs = dict[tuple[str, str], list[tuple[Run, Run]]]
 def settings(draft: bool) -> dict[str, SpecParams]:
     """Name → setting."""
     found = {
+        "ngram-simple, auto": replace(NGRAM, depth=16, width=2, mode="auto"),
         "ngram-simple, chain of 8": NGRAM,
         "ngram-simple, tree of 12": replace(NGRAM, width=2, nodes=12),
     }
     if draft:
         found |= {
+            "both, auto": SpecParams(depth=16),
+            "draft-simple, auto": replace(DRAFT, depth=16, mode="auto"),
             "draft-simple, chain of 4": DRAFT,
             "draft-simple, tree of 8": replace(DRAFT, width=2, nodes=8),
         }

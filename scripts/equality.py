@@ -50,7 +50,10 @@ OPTIONS = {
         temperature=0.9, seed=10, samplers=("temperature", "min_p", "top_p", "top_k", "penalties"), repeat_penalty=1.1
     ),
 }
-SHAPES = {"chain": SpecParams(depth=4, nodes=4), "tree": SpecParams(depth=4, nodes=12, width=3)}
+SHAPES = {
+    "chain": SpecParams(depth=4, nodes=4, mode="fixed"),
+    "tree": SpecParams(depth=4, nodes=12, width=3, mode="fixed"),
+}
 
 
 def answers(engine: Engine, asked: Sequence[GenerationRequest]) -> list[Finished]:
@@ -97,6 +100,7 @@ def main() -> None:
     }
     if args.wrong is not None:
         engines["draft-simple, always wrong"] = replace(base, draft=model(args.wrong))
+    settings: list[tuple[str, SamplingParams, tuple[str, ...], int]]
     settings = [(name, one, PROMPTS, args.tokens) for name, one in BASIC.items()]
     settings += [(name, one, PROMPTS[:4], args.option_tokens) for name, one in OPTIONS.items()]
     plain = {}

@@ -12,90 +12,67 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from localspec import errors
-from localspec.cli.app import CHAT_OPTIONS, COMPLETE_OPTIONS
-from localspec.errors import ExitCode
-from localspec.options import GENERATION_OPTIONS, Option
+from localspec.cli import topics
+from localspec.cli.help import explained
+from localspec.cli.topics import Block, Code, Flags, Heading, Table
+from localspec.options import Option
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by scripts/gen_docs.py: do not edit. -->"
 
-MEANINGS = {
-    ExitCode.OK: "All went well. A reader that closes the pipe early, such as `head`, is no failure.",
-    ExitCode.RUNTIME: "The engine could not finish the answer, or its process died.",
-    ExitCode.USAGE: "A flag, a request or an input that makes no sense; nothing was computed.",
-    ExitCode.MODEL: "A model that is missing or damaged, does not fit its draft model, or cannot do what is asked.",
-    ExitCode.NETWORK: "A hub or a server does not answer as it should. No command uses the network yet.",
-    ExitCode.PARTIAL: "Some rows of a batch failed. No command returns it yet.",
-    ExitCode.MEMORY: "Weights, cache or buffers do not fit into memory.",
-    ExitCode.INTERRUPTED: "Ctrl-c (SIGINT).",
-    ExitCode.TERMINATED: "Asked to end from outside (SIGTERM).",
-}
-
 
 def pages() -> dict[Path, str]:
     """File → what it should hold."""
-    return {DOCS / "flags.md": flags_page(), DOCS / "exit-codes.md": exit_codes_page()}
+    return {
+        DOCS / "flags.md": page("Flags", topics.flags()),
+        DOCS / "config.md": page("Configuration", topics.config()),
+        DOCS / "exit-codes.md": page("Exit codes", exit_codes()),
+    }
 
 
-def flags_page() -> str:
-    groups: dict[str, list[Option]] = {}
-    for option in GENERATION_OPTIONS:
-        groups.setdefault(option.group, []).append(option)
-    parts = [
-        "# Flags",
-        NOTE,
-        "`localspec complete` and `localspec chat` share most flags. Names are llama.cpp's. `-h` shows the same list.",
+def page(title: str, blocks: Iterable[Block]) -> str:
+    return "\n\n".join([f"# {title}", NOTE, *map(markdown, blocks)]) + "\n"
+
+
+def markdown(block: Block) -> str:
+    match block:
+        case str():
+            return block
+        case Heading(text):
+            return f"## {text}"
+        case Code(text, language):
+            return f"```{language}\n{text.strip()}\n```"
+        case Flags(options):
+            return table(("flag", "also", "environment", "meaning"), map(flag_row, options))
+        case Table(head, rows):
+            return table(head, rows)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def flag_row(option: Option) -> tuple[str, str, str, str]:
+    *short, name = option.flags
+    flags = code([*short, f"{name} {option.metavar}".rstrip(), *option.negations[-1:]])
+    also = code((*option.aliases, *option.negations[:-1]))
+    if option.former:
+        also = f"{also}{'; ' if also else ''}formerly {code(option.former)}"
+    return flags, also, code(option.variables), explained(option)
+
+
+def code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def exit_codes() -> list[Block]:
+    return [
+        *topics.exit_codes(),
+        Heading("Errors"),
+        "The library raises these (`localspec.errors`); the number is the exit code of a command that ends with one.",
+        Code(error_tree()),
     ]
-    for group, options in groups.items():
-        parts += [f"## {group}", options_table(options)]
-    parts += ["## Only `complete`", options_table(COMPLETE_OPTIONS)]
-    parts += ["## Only `chat`", options_table(CHAT_OPTIONS)]
-    return "\n\n".join(parts) + "\n"
-
-
-def options_table(options: Iterable[Option]) -> str:
-    rows = ["| flag | also | default | meaning |", "| --- | --- | --- | --- |"]
-    for option in options:
-        metavar = f" {option.metavar}" if option.metavar else ""
-        *short, name = option.flags
-        flags = ", ".join(f"`{flag}`" for flag in [*short, f"{name}{metavar}"])
-        also = ", ".join(f"`{flag}`" for flag in option.aliases)
-        rows.append(f"| {flags} | {also} | {shown_default(option)} | {meaning(option)} |")
-    return "\n".join(rows)
-
-
-def shown_default(option: Option) -> str:
-    if option.kind is bool:
-        return "on" if option.default else "off"
-    return "" if option.default in (None, (), "") else f"`{option.default}`"
-
-
-def meaning(option: Option) -> str:
-    parts = [option.help]
-    if option.choices and not all(choice in option.help for choice in option.choices):
-        parts.append(f"One of {', '.join(option.choices)}.")
-    return " ".join(parts).replace("|", "\\|")
-
-
-def exit_codes_page() -> str:
-    rows = ["| code | name | when |", "| ---: | --- | --- |"]
-    rows += [f"| {code.value} | `{code.name}` | {MEANINGS[code]} |" for code in ExitCode]
-    return (
-        "\n\n".join(
-            [
-                "# Exit codes",
-                NOTE,
-                "Stdout holds the model's text or JSON and nothing else. A failure is one line on stderr: what went"
-                " wrong, why, and what to do. `--debug` shows the traceback instead.",
-                "\n".join(rows),
-                "## Errors",
-                "The library raises these (`localspec.errors`); the number is the exit code of a command that ends"
-                " with one.",
-                f"```text\n{error_tree()}\n```",
-            ]
-        )
-        + "\n"
-    )
 
 
 def error_tree() -> str:

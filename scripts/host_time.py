@@ -55,19 +55,17 @@ def timed_native() -> Iterator[Clock]:
 
     from localspec.backends.llamacpp.native import Native
 
-    clock, decode, row_address = Clock(), lib.llama_decode, Native.row_address
+    clock, decode, row_address = Clock(), lib.llama_decode, vars(Native)["row_address"]
     lib.llama_decode = clock.timing(decode)
-    Native.row_address = property(lambda native: clock.timing(row_address.func(native)))  # type: ignore[assignment]
+    setattr(Native, "row_address", property(lambda native: clock.timing(row_address.func(native))))  # noqa: B010
     try:
         yield clock
     finally:
         lib.llama_decode = decode
-        Native.row_address = row_address  # type: ignore[method-assign]
+        setattr(Native, "row_address", row_address)  # noqa: B010
 
 
-def host_time(
-    engine: Engine, clock: Clock, temperature: float, spec: SpecParams, n: int
-) -> tuple[float, float, float]:
+def host_time(engine: Engine, clock: Clock, temperature: float, spec: SpecParams, n: int) -> tuple[float, float, float]:
     """Medians over the steps of one answer: host ms, budget ms, and their ratio."""
     request = GenerationRequest(
         prompt=PROMPT,
@@ -146,9 +144,15 @@ def main() -> None:
     base = EngineOptions(model, n_ctx=1024, spec_types=("none",))
     settings = {
         "plain": (base, SpecParams(depth=0)),
-        "n-gram chain": (EngineOptions(model, n_ctx=1024, spec_types=("ngram-simple",)), SpecParams(depth=4)),
-        "draft chain 4": (EngineOptions(model, draft=draft, n_ctx=1024), SpecParams(depth=4)),
-        "draft tree 3x4": (EngineOptions(model, draft=draft, n_ctx=1024), SpecParams(depth=4, width=3, nodes=12)),
+        "n-gram chain": (
+            EngineOptions(model, n_ctx=1024, spec_types=("ngram-simple",)),
+            SpecParams(depth=4, mode="fixed"),
+        ),
+        "draft chain 4": (EngineOptions(model, draft=draft, n_ctx=1024), SpecParams(depth=4, mode="fixed")),
+        "draft tree 3x4": (
+            EngineOptions(model, draft=draft, n_ctx=1024),
+            SpecParams(depth=4, width=3, nodes=12, mode="fixed"),
+        ),
     }
     print(f"{'':16}  {'T':>4}  {'host ms':>8}  {'budget ms':>9}  {'ratio':>6}")
     for name, (options, spec) in settings.items():

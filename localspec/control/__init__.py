@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from localspec.control.auto import AutoController
 from localspec.control.controller import Controller, FixedController, PassRecord, Walk, Wish
+from localspec.control.cost import CostCurve
 from localspec.control.price import Limits, Price
 from localspec.control.threads import ThreadTuner, core_count
 
 __all__ = [
+    "AutoController",
     "Controller",
+    "CostCurve",
     "FixedController",
     "Limits",
     "PassRecord",

@@ -37,13 +37,15 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """One verify pass: rows of all sequences, cells in use, seconds of wall and CPU time, seconds of each drafter."""
+    """One verify pass: rows of all sequences, cells in use, seconds of wall and CPU time, seconds of each drafter that
+    was asked, and of the whole step."""
 
     rows: int
     cells: int
     wall_s: float
     cpu_s: float
     draft_s: Mapping[str, float]
+    step_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,15 @@ class Controller(Protocol):
         """A step is over."""
         ...
 
+    @property
+    def plain_s(self) -> float | None:
+        """Seconds that a token takes without guesses, as measured; ``None``: nobody measures."""
+        ...
+
+    def notices(self) -> list[tuple[int, str]]:
+        """What the user should hear since the last call: (sequence, line)."""
+        ...
+
 
 class FixedController:
     """Every drafter may use all that the request allows; what they guess is merged and the likeliest is kept.
@@ -96,11 +107,18 @@ class FixedController:
         return [_all_may(wish) for wish in wishes]
 
     def choose(self, wishes: Sequence[Wish], proposals: Sequence[Mapping[str, TokenTree]]) -> list[TokenTree]:
-        return [_merged(wish.limits, list(trees.values())) for wish, trees in zip(wishes, proposals, strict=True)]
+        return [merged(wish.limits, list(trees.values())) for wish, trees in zip(wishes, proposals, strict=True)]
 
     def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
         if self._tuner is not None:
             self._tuner.observe(record.rows, record.wall_s, record.cpu_s)
+
+    @property
+    def plain_s(self) -> float | None:
+        return None
+
+    def notices(self) -> list[tuple[int, str]]:
+        return []
 
 
 def _all_may(wish: Wish) -> Mapping[str, Price]:
@@ -108,8 +126,9 @@ def _all_may(wish: Wish) -> Mapping[str, Price]:
     return {} if limits.none or not wish.drafters else dict.fromkeys(wish.drafters, Price(limits))
 
 
-def _merged(limits: Limits, trees: Sequence[TokenTree]) -> TokenTree:
-    merged = trees[0]
+def merged(limits: Limits, trees: Sequence[TokenTree]) -> TokenTree:
+    """The likeliest guesses of all ``trees`` (at least one) within the limits."""
+    together = trees[0]
     for tree in trees[1:]:
-        merged = merged.merge(tree)
-    return limits.fit(merged)
+        together = together.merge(tree)
+    return limits.fit(together)

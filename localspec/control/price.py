@@ -6,8 +6,10 @@ a guess no longer pays: ``reach · token_s > row_s``. With nothing measured, row
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from localspec.control.belief import score_bin
 from localspec.spec.tree import TokenTree
 
 
@@ -46,13 +48,35 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Price:
     """``row_s`` seconds for one more verified row, ``pass_s`` for one more pass of the draft model, ``token_s``
-    the time a token is worth now."""
+    the time a token is worth now, ``beliefs`` what the drafter's own scores are worth, by bin (none: they are taken at
+    their word). A drafter with a finite ``until`` is asked after the others, and only if their guesses are believed to
+    bring fewer tokens than that."""
 
     limits: Limits
     row_s: float = 0.0
     pass_s: float = 0.0
     token_s: float = 1.0
+    beliefs: tuple[float, ...] = ()
+    until: float = math.inf
+
+    def believed(self, score: float) -> float:
+        """The probability that a guess of this score holds."""
+        return self.beliefs[score_bin(score)] if self.beliefs else score
+
+    def brought(self, tree: TokenTree) -> float:
+        """Tokens that the likeliest path of ``tree`` is believed to bring."""
+        reach = [1.0] * len(tree)
+        best = [0.0] * len(tree)
+        for node in range(1, len(tree)):
+            parent = tree.parents[node]
+            reach[node] = reach[parent] * self.believed(tree.scores[node])
+            best[node] = best[parent] + reach[node]
+        return max(best)
 
     def pays(self, reach: float) -> bool:
         """Whether a guess that the walk gets to with probability ``reach`` is worth its row."""
         return reach * self.token_s > self.row_s
+
+    def pass_pays(self, reach: float) -> bool:
+        """Whether another pass of the draft model can pay, over guesses whose reaches add up to this."""
+        return reach * self.token_s > self.pass_s

@@ -60,10 +60,15 @@ class Growth:
             for token, score in self._children(node, rows.logits(self._home[node])):
                 fresh.append(self._add(node, token, score))
         limits = self.ask.price.limits
-        if fresh and self._depths[fresh[0]] < self._depth and len(self._tokens) - 1 < limits.nodes * limits.width:
+        room = len(self._tokens) - 1 < limits.nodes * limits.width
+        if fresh and self._depths[fresh[0]] < self._depth and room and self._another_pass_pays(fresh):
             self._frontier = self._grow_on(fresh)
         else:
             self._frontier = []
+
+    def _another_pass_pays(self, fresh: Sequence[int]) -> bool:
+        best = sorted((self._reach[node] for node in fresh), reverse=True)[: self.ask.price.limits.width]
+        return self.ask.price.pass_pays(sum(best))
 
     def _grow_on(self, fresh: Sequence[int]) -> list[int]:
         """Decodes the likeliest guesses of a level, as many as asked for and as there are branches for."""
@@ -86,11 +91,14 @@ class Growth:
         """The children worth keeping under ``node``, best first, with the chance that they hold."""
         if self._draws:
             return self._drawn_children(node, row)
-        limits, reach = self.ask.price.limits, self._reach[node]
+        price, reach = self.ask.price, self._reach[node]
+        limits = price.limits
         return [
             (token, score)
             for token, score in self._states[node].guesses(row, limits.width, allowed=self._pairing.common)
-            if score >= limits.p_min and token not in self._pairing.barred and self.ask.price.pays(reach * score)
+            if score >= limits.p_min
+            and token not in self._pairing.barred
+            and price.pays(reach * price.believed(score))
         ]
 
     def _drawn_children(self, node: int, row: Row) -> list[tuple[int, float]]:
@@ -114,7 +122,7 @@ class Growth:
         self._tokens.append(token)
         self._parents.append(parent)
         self._scores.append(score)
-        self._reach.append(self._reach[parent] * score)
+        self._reach.append(self._reach[parent] * self.ask.price.believed(score))
         self._depths.append(self._depths[parent] + 1)
         return len(self._tokens) - 1
 

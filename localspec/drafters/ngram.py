@@ -154,9 +154,10 @@ def _tree(trie: _Branch, pending: int, price: Price) -> TokenTree:
             best = sorted(branch.children.items(), key=lambda item: -item[1].weight)[: limits.width]
             for token, child in best:
                 score = child.weight / total
-                if score < limits.p_min or not price.pays(reach * score):
+                believed = reach * price.believed(score)
+                if score < limits.p_min or not price.pays(believed):
                     continue
-                deeper.append((len(tokens), child, reach * score))
+                deeper.append((len(tokens), child, believed))
                 tokens.append(token)
                 parents.append(node)
                 scores.append(score)

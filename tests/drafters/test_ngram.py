@@ -20,8 +20,8 @@ STATE = SamplerState.start(SamplingParams(), seed=0, prompt=(), end_tokens=(), n
 WIDE = Limits(depth=9, nodes=99, width=9)
 
 
-def ask(tokens: Sequence[int], limits: Limits = WIDE, seq: int = 0, **price: float) -> Ask:
-    return Ask(seq, tokens, Price(limits, **price), STATE)
+def ask(tokens: Sequence[int], limits: Limits = WIDE, seq: int = 0, row_s: float = 0.0) -> Ask:
+    return Ask(seq, tokens, Price(limits, row_s), STATE)
 
 
 def drafter(**options: int) -> NgramSimple:

@@ -21,8 +21,8 @@ from localspec.types import Event, Failed, Finished, GenerationRequest, Sampling
 from tests.engine.support import Outcome
 
 PLAIN = SpecParams(depth=0)
-CHAIN = SpecParams(depth=4, nodes=4)
-TREE = SpecParams(depth=4, nodes=12, width=3)
+CHAIN = SpecParams(depth=4, nodes=4, mode="fixed")
+TREE = SpecParams(depth=4, nodes=12, width=3, mode="fixed")
 GREEDY = SamplingParams(temperature=0.0, seed=1)
 
 #: Logits of one text, decoded in another grouping of rows, differ by less than 1e-4 here (3e-5 measured, F32 weights,
@@ -44,6 +44,7 @@ def exact_options(target: Path, draft: Path | None = None, **changes: Any) -> En
         n_batch=256,
         n_ubatch=256,
         flash_attn="off",
+        measure=False,
     )
     return replace(options, **changes)
 

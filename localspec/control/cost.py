@@ -1,0 +1,57 @@
+"""What a pass costs on this machine, now."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+_FAST, _SLOW = 0.15, 0.05  # how far a surprising pass moves the level, and the shape
+_LARGEST_SURPRISE = 2.0  # a pass that was pushed aside once says nothing about the next
+
+
+class CostCurve:
+    """Seconds of a verify pass by its number of rows.
+
+    Two things are told apart. The *shape*, how much more n rows cost than one, belongs to model and build: measured at
+    load, corrected slowly. The *level* is today's: it rises with the context and with the neighbours on the machine,
+    and follows every pass, whatever its rows. So the price of a row stays right where plain passes are rare, and the
+    time of a plain pass where drafts are the rule.
+
+    Args:
+        points: rows → seconds at a short context, as measured at load; may be empty, then the first passes teach.
+    """
+
+    def __init__(self, points: Mapping[int, float] | None = None) -> None:
+        self._points = dict(sorted((points or {}).items()))
+        self._shape: dict[int, float] = {}
+        self._level = 1.0
+        self._lately: deque[int] = deque(maxlen=64)
+
+    def seconds(self, rows: int) -> float:
+        """Expected seconds of a pass of ``rows``; 0 while nothing is known."""
+        return self._base(rows) * self._shape.get(rows, 1.0) * self._level
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """One pass."""
+        if not self._points:
+            self._points[rows] = seconds
+        surprise = seconds / max(self.seconds(rows), 1e-9)
+        surprise = min(max(surprise, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
+        self._level *= surprise**_FAST
+        self._lately.append(rows)
+        if len(set(self._lately)) > 1:  # with one count alone, shape and level cannot be told apart
+            self._shape[rows] = self._shape.get(rows, 1.0) * surprise**_SLOW
+
+    def _base(self, rows: int) -> float:
+        """Between measured points a straight line; beyond them the last two points go on, at least flat."""
+        if not self._points:
+            return 0.0
+        known = list(self._points)
+        if len(known) == 1:
+            # A guess until more is known: two thirds of a pass are the weights, read once for all rows.
+            return self._points[known[0]] * (2 + rows) / (2 + known[0])
+        above = next((i for i, n in enumerate(known) if n >= rows), len(known) - 1)
+        right = max(above, 1)
+        a, b = known[right - 1], known[right]
+        rise = max(self._points[b] - self._points[a], 0.0) / (b - a)
+        return max(self._points[a] + rise * (rows - a), 0.0)

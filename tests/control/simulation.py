@@ -1,0 +1,136 @@
+"""A decoding loop without models: traces of what drafters would have guessed, and a clock that only costs advance."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from localspec.control import Controller, Limits, PassRecord, Price, Walk, Wish
+from localspec.spec.tree import TokenTree
+from localspec.types import SpecParams
+
+#: Pass of n rows relative to one row, as measured or published.
+CURVES: dict[str, Callable[[int], float]] = {
+    # SmolLM2 on two cores: 1/2.4/4.0/7.8 at 1/4/8/16 rows.
+    "Q4_1": lambda n: _line(n, {1: 1.0, 4: 2.4, 8: 4.0, 16: 7.8, 32: 15.6}),
+    "F16": lambda n: _line(n, {1: 1.0, 4: 1.4, 8: 2.1, 16: 3.4, 32: 6.5}),
+    # A GPU that reads its weights once for up to 64 rows.
+    "GPU": lambda n: _line(n, {1: 1.0, 8: 1.04, 16: 1.09, 32: 1.2, 64: 1.5}),
+}
+
+
+def _line(n: int, points: Mapping[int, float]) -> float:
+    known = list(points)
+    right = next((i for i, at in enumerate(known) if at >= n), len(known) - 1)
+    right = max(right, 1)
+    a, b = known[right - 1], known[right]
+    return points[a] + (points[b] - points[a]) * (n - a) / (b - a)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A drafter on a trace: at each position whether its guess is right, how sure it is, and whether it has one.
+    ``pass_s``: seconds a level."""
+
+    right: Sequence[bool]
+    scores: Sequence[float]
+    has: Sequence[bool]
+    pass_s: float = 0.0
+
+    def propose(self, at: int, price: Price) -> TokenTree:
+        """A chain over the pending token of position ``at``. Token i of the text is i; a wrong one is -i - 1."""
+        tokens, scores, reach = [at], [1.0], 1.0
+        for i in range(at + 1, at + 1 + price.limits.depth):
+            if i >= len(self.right) or not self.has[at] or len(tokens) > price.limits.nodes:
+                break
+            believed = reach * price.believed(self.scores[i])
+            if not price.pays(believed) or (self.pass_s and i > at + 1 and not price.pass_pays(reach)):
+                break
+            reach = believed
+            # Behind a wrong guess everything is wrong.
+            on_the_way = all(self.right[j] for j in range(at + 1, i + 1))
+            tokens.append(i if on_the_way else -i - 1)
+            scores.append(self.scores[i])
+        return TokenTree(
+            tuple(tokens), tuple(range(-1, len(tokens) - 1)), tuple(scores), ("",) + ("s",) * (len(tokens) - 1)
+        )
+
+
+def source(alphas: Sequence[float], seed: int, *, pass_s: float = 0.0, has: float = 1.0, honest: bool = True) -> Source:
+    """Guesses that are right with probability ``alphas[i]``; an honest drafter is surer where it is right."""
+    rng = random.Random(seed)
+    right = [rng.random() < alpha for alpha in alphas]
+    scores = [min(max(rng.gauss(0.75 if hit and honest else 0.45, 0.2), 0.01), 0.999) for hit in right]
+    runs: list[bool] = []
+    while len(runs) < len(right):
+        runs += [rng.random() < has] * rng.randint(4, 24)
+    return Source(right, scores, runs[: len(right)], pass_s)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened: seconds and tokens of every step."""
+
+    steps: Sequence[tuple[float, int]]
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for seconds, _ in self.steps)
+
+    def worst_window(self, plain_s: float, span: int, start: int) -> float:
+        """The slowest ``span`` tokens after the first ``start``: plain time over time taken."""
+        ends, clock = [0.0], 0.0
+        for seconds, n in self.steps:
+            ends += [clock + seconds * (i + 1) / n for i in range(n)]
+            clock += seconds
+        spans = [ends[i + span] - ends[i] for i in range(start, len(ends) - span)]
+        return span * plain_s / max(spans)
+
+
+def run(
+    controller: Controller,
+    sources: Mapping[str, Source],
+    curve: Callable[[int], float],
+    n: int,
+    *,
+    spec: SpecParams,
+    host: float = 0.03,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> Run:
+    """Decodes ``n`` tokens. A pass of one row takes ``curve(1)`` seconds, a step ``host`` more."""
+    rng = random.Random(seed)
+    at = 0
+    steps: list[tuple[float, int]] = []
+    while at < n:
+        wish = Wish(0, spec, Limits(64, 64, 64), at, dict.fromkeys(sources, 0))
+        (prices,) = controller.plan([wish])
+        proposals: dict[str, TokenTree] = {}
+        draft_s: dict[str, float] = {}
+        for name, price in sorted(prices.items(), key=lambda item: item[1].until < math.inf):
+            if any(prices[other].brought(tree) >= price.until for other, tree in proposals.items()):
+                continue
+            tree = sources[name].propose(at, price)
+            draft_s[name] = sources[name].pass_s * max(tree.draft_n, 1) if sources[name].pass_s else 1e-4
+            if tree.draft_n:
+                proposals[name] = tree
+        tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(at)
+        wall = curve(len(tree)) * rng.lognormvariate(0, noise)
+        tokens: list[int] = []
+        node = 0
+        while True:
+            token = at + len(tokens) + 1
+            tokens.append(token)
+            child = tree.children[node].get(token)
+            if child is None:
+                break
+            node = child
+        step = wall + sum(draft_s.values()) + host
+        controller.observe(
+            PassRecord(len(tree), at, wall, wall, draft_s, step), [Walk(0, proposals, tree, tuple(tokens))]
+        )
+        steps.append((step, len(tokens)))
+        at += len(tokens)
+    return Run(steps)

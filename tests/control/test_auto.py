@@ -1,0 +1,162 @@
+"""The controller on traces, with a clock that only costs advance: as good as the best fixed setting, never slower
+than plain decoding."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from localspec.control import AutoController, CostCurve, FixedController, Limits, PassRecord, Walk, Wish
+from localspec.control.belief import Beliefs, believed
+from localspec.control.ledger import Ledger
+from localspec.spec.tree import TokenTree
+from localspec.types import SpecParams
+from tests.control.simulation import CURVES, Source, run, source
+
+N = 1536
+AUTO = SpecParams(depth=12, nodes=16, width=4)
+#: Kind of text → how often a draft model's and an n-gram's guess holds, and how much of the text n-grams can guess at.
+TEXTS = {
+    "prose": ([0.45] * N, [0.6] * N, 0.08),
+    "code": ([0.78] * N, [0.93] * N, 0.3),
+    "copy": ([0.97] * N, [0.97] * N, 0.95),
+    "list": ([0.6] * N, [0.85] * N, 0.6),
+    "switching": ([(0.9, 0.1)[i // 128 % 2] for i in range(N)], [(0.95, 0.2)[i // 128 % 2] for i in range(N)], 0.5),
+    "always wrong": ([0.0] * N, [0.0] * N, 0.9),
+}
+DRAFT_PASS = {"Q4_1": 0.25, "F16": 0.25, "GPU": 0.08}
+
+
+def sources(text: str, curve: str, seed: int) -> dict[str, Source]:
+    alphas, by_ngrams, share = TEXTS[text]
+    honest = text != "always wrong"
+    return {
+        "draft": source(alphas, seed, pass_s=DRAFT_PASS[curve], honest=honest),
+        "ngram": source(by_ngrams, seed + 1, has=share, honest=honest),
+    }
+
+
+def fixed(depth: int) -> SpecParams:
+    return SpecParams(depth=depth, nodes=16, mode="fixed")
+
+
+@pytest.mark.parametrize("names", [("ngram",), ("draft", "ngram")], ids="+".join)
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("text", TEXTS)
+def test_as_good_as_the_best_setting_and_never_slower(text: str, curve: str, names: tuple[str, ...]) -> None:
+    cost = CURVES[curve]
+    mine = {name: one for name, one in sources(text, curve, seed=7).items() if name in names}
+    plain = run(FixedController(), {}, cost, N, spec=fixed(0)).seconds
+    settings = [
+        run(FixedController(), {name: one}, cost, N, spec=fixed(depth)).seconds
+        for name, one in mine.items()
+        for depth in (1, 2, 3, 5, 8, 12)
+    ]
+    controller = AutoController(CostCurve({n: cost(n) for n in (1, 2, 4, 8, 16)}))
+    auto = run(controller, mine, cost, N, spec=AUTO, noise=0.03)
+    assert auto.seconds <= min(plain, *settings) / 0.95
+    assert auto.worst_window(plain / N, span=256, start=64) >= 0.98
+
+
+def test_it_learns_the_curve_where_none_was_measured() -> None:
+    mine = sources("copy", "F16", seed=3)
+    plain = run(FixedController(), {}, CURVES["F16"], N, spec=fixed(0)).seconds
+    assert plain / run(AutoController(), mine, CURVES["F16"], N, spec=AUTO).seconds > 2
+
+
+def test_a_machine_that_slows_down_changes_no_decision() -> None:
+    """The level of the curve follows, its shape stays: neighbours make plain decoding slower too."""
+    curve = CostCurve({1: 1.0, 8: 2.0})
+    for _ in range(60):
+        curve.observe(1, 3.0)
+    assert curve.seconds(8) == pytest.approx(6.0, rel=0.1)
+
+
+def test_a_wrong_shape_is_corrected() -> None:
+    curve = CostCurve({1: 1.0, 8: 2.0})
+    for _ in range(300):
+        curve.observe(1, 1.0)
+        curve.observe(8, 5.0)
+    assert curve.seconds(8) / curve.seconds(1) == pytest.approx(5.0, rel=0.1)
+
+
+def test_a_single_slow_pass_moves_little() -> None:
+    curve = CostCurve({1: 1.0, 4: 1.5})
+    curve.observe(1, 50.0)
+    assert curve.seconds(1) < 1.2
+
+
+def test_modes() -> None:
+    controller = AutoController(CostCurve({1: 1.0, 2: 1.1, 16: 2.0}))
+    room = Limits(8, 8, 8)
+    off, all_of_it, auto = (
+        controller.plan([Wish(0, SpecParams(depth=4, mode=mode), room, 0, {"ngram": 0})])[0]
+        for mode in ("off", "fixed", "auto")
+    )
+    assert off == {}
+    assert all_of_it["ngram"].limits.depth == 4
+    assert not all_of_it["ngram"].beliefs
+    assert len(auto["ngram"].beliefs) > 5
+
+
+def test_what_is_believed_follows_what_held() -> None:
+    beliefs = Beliefs()
+    rng = random.Random(1)
+    tree = TokenTree((0, 1, 2), (-1, 0, 1), (1.0, 0.99, 0.3), ("", "a", "a"))
+    for _ in range(200):
+        beliefs.learn(5, tree, (1, 2, 3) if rng.random() < 0.5 else (9,))
+    doubted = believed(tree, beliefs.table(5))
+    assert 0.2 < doubted.scores[1] < 0.7, "0.99 was claimed, half of them held"
+    assert doubted.scores[2] > 0.6, "0.3 was claimed, all of them held"
+    assert doubted.tokens == tree.tokens
+
+
+def test_guesses_that_were_not_verified_teach_too() -> None:
+    beliefs = Beliefs()
+    tree = TokenTree.chain([0, 1, 2], [0.9, 0.9], "a")
+    assert beliefs.learn(1, tree, (1,)) == (1, 1)
+    assert beliefs.learn(1, tree, (1, 2, 3)) == (2, 2)
+    assert beliefs.learn(1, tree, (7,)) == (0, 1)
+
+
+def test_guesses_of_two_conversations_compete() -> None:
+    """Rows are dear: the sure guesses of one are verified, the doubtful ones of the other are not."""
+    controller = AutoController(CostCurve({2: 1.0, 3: 1.2, 4: 1.4, 8: 2.2}))
+    sure = TokenTree.chain([0, 1, 2], [0.99, 0.99], "ngram")
+    unsure = TokenTree.chain([0, 1, 2], [0.1, 0.1], "ngram")
+    wishes = [Wish(seq, AUTO, Limits(8, 8, 8), 10, {"ngram": 0}) for seq in (0, 1)]
+    for _ in range(40):
+        controller.plan(wishes)
+        trees = controller.choose(wishes, [{"ngram": sure}, {"ngram": unsure}])
+        walks = [
+            Walk(0, {"ngram": sure}, trees[0], (1, 2, 3)),
+            Walk(1, {"ngram": unsure}, trees[1], (9,)),
+        ]
+        rows = sum(len(tree) for tree in trees)
+        controller.observe(PassRecord(rows, 20, 0.6 + 0.2 * rows, 1.0, {"ngram": 1e-4}, 0.6 + 0.2 * rows), walks)
+    assert trees[0].draft_n == 2
+    assert trees[1].draft_n == 0
+
+
+def test_the_user_hears_why() -> None:
+    mine = {"draft": source([0.1] * N, 4, pass_s=0.5)}
+    controller = AutoController(CostCurve({1: 1.0, 2: 1.4, 8: 4.0}))
+    run(controller, mine, CURVES["Q4_1"], 200, spec=AUTO)
+    (notice,) = controller.notices()
+    assert notice[0] == 0
+    assert "draft is left alone" in notice[1]
+    assert "would pay" in notice[1]
+    assert controller.notices() == []
+
+
+def test_the_ledger_forgets() -> None:
+    ledger = Ledger()
+    for _ in range(300):
+        ledger.add(1, 2.0, 1.0)
+    assert ledger.loss == pytest.approx(1.0)
+    assert not ledger.allows_trials
+    for _ in range(300):
+        ledger.add(2, 1.0, 2.0)
+    assert ledger.loss == pytest.approx(-0.5)
+    assert ledger.allows_trials
