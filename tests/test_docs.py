@@ -12,24 +12,29 @@ import pytest
 
 from localspec import loading
 from localspec.backends.fake import FakeTarget, FakeVocab
-from localspec.cli.app import CHAT_OPTIONS, COMPLETE_OPTIONS, canonical
+from localspec.cli.app import COMPLETION, VERSION
+from localspec.cli.help import ROOT_EXAMPLES
 from localspec.drafters.ngram import NgramSimple
 from localspec.engine import Engine
 from localspec.errors import ExitCode
-from localspec.options import GENERATION_OPTIONS
+from localspec.options import COMMANDS, all_options, check_values, settle
+from localspec.options.commands import GROUPS, TOPICS
+from localspec.options.option import spellings
+from localspec.options.parse import HELP, parse
 from localspec.types import GenerationRequest, Tokens
 from scripts import compare, gen_docs, screenshot, setup_env
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-WRITTEN = (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ARCHITECTURE)
+MADE = gen_docs.pages()
+WRITTEN = (
+    *(README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"),
+    *(page for page in sorted((ROOT / "docs").glob("*.md")) if page not in MADE),
+)
 SOURCES = ("localspec", "models", "scripts", "tests")
-ALL_FLAGS = {
-    flag
-    for option in (*GENERATION_OPTIONS, *COMPLETE_OPTIONS, *CHAT_OPTIONS)
-    for flag in (*option.flags, *option.aliases)
-} | {"--version", "-V", "--help", "-h"}
+OPTION_FLAGS = {flag for option in all_options() for flag, _ in spellings(option)}
+ALL_FLAGS = {*OPTION_FLAGS, *HELP, *VERSION, *COMPLETION}
 
 
 def fences(page: Path, language: str) -> list[str]:
@@ -58,27 +63,55 @@ def source_text() -> str:
     return "\n".join(file.read_text("utf-8") for part in SOURCES for file in sorted((ROOT / part).rglob("*.py")))
 
 
-@pytest.mark.parametrize("page", gen_docs.pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", MADE, ids=lambda page: page.name)
 def test_generated_pages_are_fresh(page: Path) -> None:
-    assert page.read_text("utf-8") == gen_docs.pages()[page], "run scripts/gen_docs.py"
+    assert page.read_text("utf-8") == MADE[page], "run scripts/gen_docs.py"
 
 
 def test_generated_pages_leave_nothing_out() -> None:
     flags = (ROOT / "docs" / "flags.md").read_text("utf-8")
-    assert [flag for flag in sorted(ALL_FLAGS - {"--version", "-V", "--help", "-h"}) if flag not in flags] == []
+    variables = {name for option in all_options() for name in option.variables}
+    assert [word for word in sorted(OPTION_FLAGS | variables) if f"`{word}" not in flags] == []
     rows = re.findall(r"^\| (\d+) \| `(\w+)`", (ROOT / "docs" / "exit-codes.md").read_text("utf-8"), re.MULTILINE)
     assert rows == [(str(code.value), code.name) for code in ExitCode]
+
+
+def test_the_example_of_a_configuration_file_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = fences(ROOT / "docs" / "config.md", "toml")
+    path = tmp_path / "config.toml"
+    path.write_text(example)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for profile, temp in (("code", 0.0), ("plain", 0.7)):
+        given = parse(["--config", str(path), "--profile", profile], COMMANDS["chat"])
+        settings = settle(COMMANDS["chat"], given, {})
+        check_values(COMMANDS["chat"].options, settings.values, settings.origins)
+        assert (settings.values["temp"], settings.values["model"]) == (temp, f"{tmp_path}/models/big.gguf")
+
+
+def test_examples_of_the_help_can_be_read() -> None:
+    for command in COMMANDS.values():
+        for example in command.examples:
+            check_command(shlex.split(example.line)[1:])
+    for example in ROOT_EXAMPLES:
+        check_command(shlex.split(example.line)[1:])
+
+
+def check_command(words: list[str]) -> None:
+    """Raises `UsageError` if ``localspec`` does not take these words."""
+    if words[:1] == ["help"]:
+        assert not words[1:] or " ".join(words[1:]) in {*TOPICS, *COMMANDS, *GROUPS}
+    elif words and not words[0].startswith("-"):
+        size = 2 if words[0] in GROUPS else 1
+        if words[size - 1 : size] not in (["-h"], ["--help"]):
+            parse(words[size:], COMMANDS[" ".join(words[:size])])
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
 def test_commands_use_flags_that_exist(page: Path) -> None:
     for words in commands(page):
         match words:
-            case ["localspec", "complete" | "chat" as name, *arguments]:
-                options = (*GENERATION_OPTIONS, *(COMPLETE_OPTIONS if name == "complete" else CHAT_OPTIONS))
-                known = {flag for option in options for flag in option.flags} | {"-h"}
-                used = {word for word in canonical(arguments) if re.match(r"--?[a-zA-Z]", word)}
-                assert used <= known, words
+            case ["localspec", "chat" | "complete" | "models" | "help", *_]:
+                check_command(words[1:])
             case ["scripts/setup", *arguments]:
                 run = setup_env.arguments(arguments).run
                 assert not run or run[0] == "localspec" or (ROOT / run[0]).is_file(), words
@@ -88,7 +121,7 @@ def test_commands_use_flags_that_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
 def test_flags_in_the_text_exist(page: Path) -> None:
-    others = {"--dev", "--demo", "--run", "--venv", "--server", "--torch", "--fast", "--draft"}  # of scripts
+    others = {"--dev", "--demo", "--run", "--venv", "--server", "--torch", "--fast"}  # of scripts
     named = {span.split()[0] for span in spans(page) if re.match(r"--?[a-zA-Z]+", span)}
     assert {flag for flag in named - ALL_FLAGS - others if not flag.startswith("-D")} == set()
 
@@ -134,7 +167,7 @@ def test_names_in_the_architecture_exist() -> None:
 
 def test_documents_name_no_place_outside_the_project() -> None:
     outside = re.compile(r"(?<![\w.~/])/(?:home|root|tmp|work|opt|mnt)/\w+")
-    pages = [*WRITTEN, *gen_docs.pages(), *(ROOT / "docs").glob("*.svg")]
+    pages = [*WRITTEN, *MADE, *(ROOT / "docs").glob("*.svg")]
     assert [page.name for page in pages if outside.search(page.read_text("utf-8"))] == []
 
 

@@ -1,152 +1,33 @@
-"""The commands, made from the table of options."""
+"""From the command line to the body of a command. Bodies are imported when they run, never for help or an error."""
 
 from __future__ import annotations
 
-import inspect
-import re
+import os
 import signal
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import NoReturn, cast
 
-import typer
-
-from localspec.cli.diagnostics import Ending
-from localspec.cli.output import accept_any_text
+from localspec.cli.diagnostics import Ending, note
+from localspec.cli.output import Output, accept_any_text
 from localspec.errors import ExitCode, UsageError
-from localspec.options import GENERATION_OPTIONS, TEXT, Option, Values, check_values
+from localspec.options import COMMANDS, Settings, Values, check_loading, check_values, settle, system_message
+from localspec.options.commands import GROUPS, Command
+from localspec.options.origin import Level
+from localspec.options.parse import HELP, parse
+from localspec.options.suggest import did_you_mean, likely_flag
 
-PROMPT_OPTIONS = (
-    Option("prompt", ("-p", "--prompt"), str, None, "The prompt; - reads standard input.", TEXT, "TEXT"),
-    Option(
-        "file",
-        ("-f", "--file"),
-        str,
-        None,
-        "A file that follows the prompt; - reads standard input.",
-        TEXT,
-        "FILE",
-    ),
-)
-COMPLETE_OPTIONS = (
-    *PROMPT_OPTIONS,
-    Option(
-        "conversation",
-        ("-cnv", "--conversation"),
-        bool,
-        False,
-        "Put the prompt through the chat template.",
-        TEXT,
-    ),
-    Option("json", ("--json",), bool, False, "One JSON object instead of text.", TEXT),
-    Option("jsonl", ("--jsonl",), bool, False, "Every event as a line of JSON.", TEXT),
-    Option(
-        "logprobs",
-        ("--logprobs",),
-        int,
-        None,
-        "With --json/--jsonl: log-probabilities of the k likeliest.",
-        TEXT,
-        "K",
-        least=0,
-        most=100,
-    ),
-    Option("stats", ("--show-timings",), bool, False, "Speed and acceptance on stderr at the end.", TEXT),
-    Option("debug", ("--debug",), bool, False, "Tracebacks instead of one line.", TEXT),
-)
-CHAT_OPTIONS = (
-    *PROMPT_OPTIONS,
-    Option("single_turn", ("-st", "--single-turn"), bool, False, "Answer once and leave.", TEXT),
-    Option("debug", ("--debug",), bool, False, "Tracebacks instead of one line.", TEXT),
-)
-
-app = typer.Typer(
-    name="localspec",
-    help="Chat and completions from GGUF models, with guesses ahead that never change the text.",
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.")] = False,
-) -> None:
-    if version:  # ``localspec --version`` alone never gets here, see `localspec.cli.main`
-        from localspec import __version__
-
-        print(f"localspec {__version__}")
-        raise typer.Exit
-
-
-def command(
-    name: str, options: tuple[Option, ...], *, epilog: str
-) -> Callable[[Callable[[Values], int]], Callable[[Values], int]]:
-    """Registers ``body(values) -> exit code`` as a command that takes ``options``."""
-
-    def register(body: Callable[[Values], int]) -> Callable[[Values], int]:
-        def run_command(**values: Any) -> None:
-            values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-            check_values(options, values)
-            raise Ending(body(values))
-
-        parameters = [_parameter(option) for option in options]
-        run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run_command.__annotations__ = {p.name: p.annotation for p in parameters}
-        run_command.__doc__ = inspect.getdoc(body)
-        app.command(name, epilog=epilog)(run_command)
-        return body
-
-    return register
-
-
-def _parameter(option: Option) -> inspect.Parameter:
-    kind: Any = list[str] if option.many else option.kind
-    if option.default is None:
-        kind = kind | None
-    annotation = Annotated[
-        kind,
-        typer.Option(
-            *option.flags,
-            help=option.help,
-            metavar=option.metavar or None,
-            rich_help_panel=option.group,
-            show_default=option.default not in (None, False, (), ""),
-        ),
-    ]
-    default = list(option.default) if option.many else option.default
-    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-@command(
-    "complete",
-    (*GENERATION_OPTIONS, *COMPLETE_OPTIONS),
-    epilog="Example: localspec complete -p 'Once upon a time' -n 64 --json",
-)
-def complete(values: Values) -> int:
-    """Continue a prompt; text goes to stdout, everything else to stderr.
-
-    The prompt is -p, then -f; standard input is read for "-", or when neither is given.
-    """
-    from localspec.cli.complete import complete
-
-    return complete(values)
-
-
-@command(
-    "chat",
-    (*GENERATION_OPTIONS, *CHAT_OPTIONS),
-    epilog="Example: localspec chat -m big.gguf -md small.gguf --temp 0",
-)
-def chat(values: Values) -> int:
-    """Chat at the prompt; ctrl-c stops an answer, ctrl-d leaves.
-
-    Without a terminal, standard input is one message.
-    """
-    from localspec.cli.chat import chat
-
-    return chat(values)
+#: Command → module and function: ``body(values) -> exit code``.
+BODIES = {
+    "chat": ("localspec.cli.chat", "chat"),
+    "complete": ("localspec.cli.complete", "complete"),
+    **{f"models {name}": ("localspec.cli.models", name) for name in ("ls", "pull", "info", "path", "rm", "verify")},
+}
+VERSION = ("-V", "--version")
+COMPLETION = ("--install-completion", "--show-completion")
+#: Set by the script that asks for the words to offer.
+COMPLETION_VARIABLE = "_LOCALSPEC_COMPLETE"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -158,36 +39,95 @@ def run(arguments: Sequence[str]) -> int:
     """
     signal.signal(signal.SIGTERM, _terminated)
     accept_any_text()
-    try:
-        code = app(canonical(arguments), prog_name="localspec", standalone_mode=False)
-    except typer.TyperException as error:
-        where = getattr(getattr(error, "ctx", None), "command_path", "localspec")
-        raise UsageError(error.format_message().rstrip("."), hint=f"See {where} --help.") from None
-    return code or ExitCode.OK
+    first, rest = (arguments[0], arguments[1:]) if arguments else ("", ())
+    if COMPLETION_VARIABLE in os.environ or first.partition("=")[0] in COMPLETION:
+        from localspec.cli.completion import complete_words
+
+        return complete_words(arguments)
+    if first in VERSION:
+        from localspec import __version__
+
+        return _print(f"localspec {__version__}\n")
+    if first in HELP or first == "help":
+        return _help(rest if first == "help" else ())
+    if first in GROUPS:
+        return _run_group(first, rest)
+    if first not in COMMANDS:
+        raise _no_command(first)
+    return _run_command(COMMANDS[first], rest)
 
 
-def canonical(arguments: Sequence[str]) -> list[str]:
-    """The same arguments, aliases spelt as the help shows them: other spellings work without crowding it."""
-    spelt = {alias: option.flags[-1] for option in GENERATION_OPTIONS for alias in option.aliases}
-    flags = [argument.partition("=") for argument in arguments]
-    spelling = [spelt.get(flag, flag) + equals + value for flag, equals, value in flags]
-    _refuse_clusters(spelling)
-    return spelling
+def _run_group(group: str, arguments: Sequence[str]) -> int:
+    name = arguments[0] if arguments else ""
+    if name in HELP:
+        return _help((group,))
+    command = COMMANDS.get(f"{group} {name}")
+    if command is None:
+        known = [one.split()[1] for one in COMMANDS if one.startswith(f"{group} ")]
+        what = f"no such command: {group} {name}" if name else f"{group} needs to know what to do"
+        hint = f"{did_you_mean(name, known)}There are {', '.join(known)}: see localspec {group} --help."
+        raise UsageError(what, hint=hint)
+    return _run_command(command, arguments[1:])
 
 
-def _refuse_clusters(arguments: Sequence[str]) -> None:
-    """Names an unknown flag like ``-hf``, which would pass as ``-h`` with an ``f`` behind.
+def _run_command(command: Command, arguments: Sequence[str]) -> int:
+    given = parse(arguments, command)
+    if given.help:
+        return _help((command.name,))
+    settings = settle(command, given, os.environ)
+    for line in settings.notes:
+        note(line)
+    if settings.values["print_config"]:
+        from localspec.options.printed import as_toml
 
-    Raises:
-        UsageError: there is one.
-    """
-    options = (*GENERATION_OPTIONS, *COMPLETE_OPTIONS, *CHAT_OPTIONS)
-    takes_value = {flag for option in options if option.kind is not bool for flag in option.flags}
-    known = {flag for option in options for flag in option.flags}
-    for before, argument in zip(("", *arguments), arguments, strict=False):
-        flag = argument.partition("=")[0]
-        if re.fullmatch(r"-[A-Za-z][\w-]+", flag) and flag not in known and before not in takes_value:
-            raise UsageError(f"no such option: {flag}", hint="See localspec --help, or docs/flags.md.")
+        return _print(as_toml(command, settings))
+    check_values(command.options, settings.values, settings.origins)
+    if settings.values["verbose"]:
+        _tell(command, settings)
+    values = settings.values
+    if "gpu_layers" in values:
+        check_loading(values)
+        values = {**values, "system": system_message(values)}
+    raise Ending(_body(command)(values))
+
+
+def _body(command: Command) -> Callable[[Values], int]:
+    module, name = BODIES[command.name]
+    return cast(Callable[[Values], int], getattr(import_module(module), name))
+
+
+def _tell(command: Command, settings: Settings) -> None:
+    """What the command line does not show."""
+    for option in command.options:
+        origin = settings.origins[option.name]
+        if Level.DEFAULT < origin.level < Level.CLI:
+            value = "(not shown)" if option.secret else settings.values[option.name]
+            note(f"{option.word} = {value} ({origin})")
+
+
+def _no_command(first: str) -> UsageError:
+    if not first:
+        return UsageError("no command is given", hint="Try localspec chat, or see localspec --help.")
+    if first.startswith("-"):
+        flag = first.partition("=")[0]
+        known = {flag for command in COMMANDS.values() for option in command.options for flag in option.flags}
+        if flag in known:
+            return UsageError(f"{flag} stands before the command", hint=f"Write localspec chat {flag} ….")
+        hint = likely_flag(flag, {one: one for one in (*HELP, *VERSION, *COMPLETION)})
+        return UsageError(f"no such option: {flag}", hint=f"{hint}See localspec --help.")
+    known = {"help", *(name.split()[0] for name in COMMANDS)}
+    return UsageError(f"no such command: {first}", hint=f"{did_you_mean(first, known)}See localspec --help.")
+
+
+def _help(topic: Sequence[str]) -> int:
+    from localspec.cli.help import help_on
+
+    return _print(help_on(topic))
+
+
+def _print(text: str) -> int:
+    Output().text(text)
+    return ExitCode.OK
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:

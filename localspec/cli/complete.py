@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from localspec.cli.diagnostics import fail, note, say
 from localspec.cli.output import Output
 from localspec.cli.session import engine_for
@@ -18,8 +20,6 @@ def complete(values: Values) -> int:
     Raises:
         LocalspecError: what `errors_end_the_command` reports.
     """
-    if values["json"] and values["jsonl"]:
-        raise UsageError("--json and --jsonl are given together", hint="Choose one.")
     if values["logprobs"] is not None and not (values["json"] or values["jsonl"]):
         raise UsageError("--logprobs is given, but text has no place for them", hint="Add --json or --jsonl.")
     prompt = read_prompt(values)
@@ -28,7 +28,7 @@ def complete(values: Values) -> int:
     asked = _request(values, prompt)
     output = Output()
     with engine_for(values) as engine:
-        handle = engine.submit(asked)
+        handle = engine.submit(_thinking(values, asked, engine.info.chat_template))
         writer = _Writer(output, values, engine.info.target)
         try:
             for event in handle:
@@ -47,6 +47,18 @@ def _request(values: Values, prompt: str) -> GenerationRequest:
         return request(values, prompt=prompt, logprobs=logprobs)
     system = (Message("system", values["system"]),) if values["system"] is not None else ()
     return request(values, messages=(*system, Message("user", prompt)), logprobs=logprobs)
+
+
+def _thinking(values: Values, asked: GenerationRequest, template: str | None) -> GenerationRequest:
+    """The request with what ``--reasoning`` means to this model's template."""
+    if asked.messages is None or values["reasoning"] == "auto":
+        return asked
+    from localspec.chat import reasoning_of
+
+    reasoning = reasoning_of(template, values["reasoning"], dict(asked.template_kwargs))
+    if reasoning.notice is not None:
+        note(reasoning.notice)
+    return replace(asked, template_kwargs=tuple(reasoning.variables.items()))
 
 
 class _Writer:
@@ -97,8 +109,8 @@ class _Writer:
             )
             self._output.record(record)
         self._end_line()
-        if self._values["stats"]:
-            say(status_line(event))
+        if self._values["show_timings"]:
+            say(status_line(event, limit=self._values["n_predict"]))
 
     def _end_line(self) -> None:
         """A terminal's prompt belongs on a line of its own; a file gets the text and nothing else."""

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from localspec.errors import ExitCode, LocalspecError
 
@@ -36,8 +37,21 @@ def fail(message: str, hint: str = "") -> None:
     say(f"{PROGRAM}: error: {one_line(message)}" + (f". {one_line(hint)}" if hint else ""))
 
 
+def dim(text: str, *, on: bool) -> str:
+    """Text that steps back, where the terminal has colours."""
+    return f"\x1b[2m{text}\x1b[22m" if on and text else text
+
+
+def has_colour(stream: TextIO | None, wish: str = "auto") -> bool:
+    """Whether escape sequences may be written: ``wish`` is --color, ``auto`` asks the stream and the environment."""
+    if stream is None or wish == "off":
+        return False
+    capable = os.environ.get("TERM", "") not in ("", "dumb") and not os.environ.get("NO_COLOR")
+    return wish == "on" or (capable and stream.isatty())
+
+
 def one_line(text: str) -> str:
-    return " ".join(printable(text).split())
+    return printable(" ".join(text.split()))
 
 
 def printable(text: str, *, keep: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -13,11 +14,16 @@ from localspec.errors import ExitCode
 def main() -> NoReturn:
     """Runs the command line and leaves with its exit code."""
     try:
-        with errors_end_the_command(debug="--debug" in sys.argv):
+        with errors_end_the_command(debug=_debug(sys.argv)):
             code = _run(sys.argv[1:])
     except Ending as ending:
         code = ending.code
     sys.exit(code)
+
+
+def _debug(arguments: Sequence[str]) -> bool:
+    """Known before anything can fail, and so not from a file."""
+    return "--debug" in arguments or os.environ.get("LOCALSPEC_DEBUG", "").lower() in ("true", "1", "on", "enabled")
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from localspec.cli.diagnostics import printable
+from localspec.cli.diagnostics import dim, printable
 from localspec.report import finite
 from localspec.types import Event
 
@@ -39,6 +39,14 @@ class Output:
     def text(self, text: str) -> None:
         """Model text. On a terminal its control characters are made harmless; a file gets it as it is."""
         self._write(printable(text, keep="\n\t") if self.terminal else text)
+
+    def aside(self, text: str, *, colour: bool) -> None:
+        """What a model says beside its answer; for terminals only."""
+        self._write(dim(printable(text, keep="\n\t"), on=colour))
+
+    def sequence(self, text: str) -> None:
+        """An escape sequence of ours, for terminals only."""
+        self._write(text)
 
     def record(self, record: Any) -> None:
         """One JSON object on one line."""

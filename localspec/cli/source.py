@@ -12,10 +12,13 @@ from localspec.errors import UsageError
 from localspec.options import Values
 
 
-def read_prompt(values: Values) -> str | None:
+def read_prompt(values: Values, *, more_follows: bool = False) -> str | None:
     """The text of ``-p``, then that of ``-f``, a blank line between them. Standard input is read where one of them is
     ``-``, or when neither is given and it is not a terminal. The last line end of a file or of standard input is not
     part of the prompt. ``None``: nothing was given.
+
+    Args:
+        more_follows: standard input is read later, so that it is no wonder if there is something in it.
 
     Raises:
         UsageError: a file that cannot be read, or text that is not UTF-8.
@@ -28,7 +31,7 @@ def read_prompt(values: Values) -> str | None:
         parts.append(_standard_input() if prompt == "-" else prompt)
     if file is not None:
         parts.append(_standard_input() if file == "-" else _file(file))
-    if "-" not in (prompt, file):
+    if "-" not in (prompt, file) and not more_follows:
         _mention_unread_input()
     return "\n\n".join(parts)
 

@@ -3,91 +3,133 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localspec.errors import UsageError
-from localspec.options.option import Option
-from localspec.options.table import DRAFT_ONLY, INT_MAX, NGRAM_ONLY
+from localspec.options.lists import devices, layers, lora, overrides, servers, shares
+from localspec.options.rules import depth
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 
 if TYPE_CHECKING:
-    from localspec.loading import EngineOptions, ModelOptions
+    from localspec.loading import EngineOptions, ModelOptions, RopeOptions
 
 Values = Mapping[str, Any]
 
 
-def check_values(options: tuple[Option, ...], values: Values) -> None:
-    """Checks every value against its option, and those that depend on each other.
-
-    Raises:
-        UsageError: naming the flag.
-    """
-    for option in options:
-        option.check(values[option.name])
-    if values["draft_n_min"] > values["draft_n_max"]:
-        raise UsageError(
-            f"--spec-draft-n-min {values['draft_n_min']} is more than --spec-draft-n-max {values['draft_n_max']}",
-            hint="No draft could ever be long enough: lower the one or raise the other.",
-        )
-    if values["model_draft"] is None and (flag := _first_given(options, values, DRAFT_ONLY)):
-        raise UsageError(f"{flag} is given without a draft model", hint="Give one with -md.")
-    types = values["spec_type"]
-    ngrams = values["model_draft"] is None if types is None else "ngram-simple" in types
-    if not ngrams and (flag := _first_given(options, values, NGRAM_ONLY)):
-        raise UsageError(f"{flag} is given, but nothing guesses by n-grams", hint="Add ngram-simple to --spec-type.")
-
-
-def _first_given(options: tuple[Option, ...], values: Values, names: tuple[str, ...]) -> str | None:
-    """The flag of the first of these options that has not its default value."""
-    given = (option for option in options if option.name in names and values[option.name] != option.default)
-    return next((option.flags[0] for option in given), None)
-
-
-def engine_options(values: Values) -> EngineOptions:
-    """What to load.
+def engine_options(values: Values, target: Path | None = None, draft: Path | None = None) -> EngineOptions:
+    """What to load. ``target`` and ``draft`` are files that were found for ``-hf`` and ``-hfd``, or for a path that
+    stands for several; without them ``-m`` and ``-md`` are taken as they are.
 
     Raises:
         UsageError: a value that makes no sense, naming its flag.
         ModelError: no ``-m``, and the demo model is not installed.
     """
     from localspec.drafters.ngram import NgramOptions
-    from localspec.loading import EngineOptions, ModelOptions
+    from localspec.loading import EngineOptions
 
-    draft = values["model_draft"]
+    if draft is None and values["model_draft"] is not None:
+        draft = Path(values["model_draft"])
     types = values["spec_type"]
     return EngineOptions(
-        target=ModelOptions(
-            path=_model_path(values["model"]),
-            gpu_layers=_layers("-ngl", values["gpu_layers"]),
-            threads=_threads(values["threads"]),
-            threads_batch=_threads(values["threads_batch"]),
-            cache_type_k=values["cache_type_k"],
-            cache_type_v=values["cache_type_v"],
-        ),
-        draft=None if draft is None else _draft_options(values),
+        target=_target_options(values, target or _model_path(values["model"])),
+        draft=None if draft is None else _draft_options(values, draft),
         spec_types=None if types is None else tuple(name.strip() for name in types.split(",")),
         n_ctx=values["ctx_size"],
         n_batch=values["batch_size"],
         n_ubatch=values["ubatch_size"],
         flash_attn=values["flash_attn"],
+        swa_full=values["swa_full"],
         tree_nodes=values["tree_nodes"],
         ngram=NgramOptions(values["ngram_size_n"], values["ngram_size_m"], values["ngram_min_hits"]),
+        chat_template=chat_template(values),
         log_file=None if values["log_file"] is None else Path(values["log_file"]),
+        rpc=servers(values["rpc"]),
     )
 
 
-def _draft_options(values: Values) -> ModelOptions:
-    from localspec.loading import ModelOptions
+def check_loading(values: Values) -> None:
+    """Reads everything that `engine_options` reads, before a model is looked for or downloaded.
 
+    Raises:
+        UsageError: a value that makes no sense, naming its flag.
+    """
+    from localspec.loading import spec_types
+
+    some = Path("some.gguf")
+    has_draft = values["model_draft"] is not None or values["hf_repo_draft"] is not None
+    spec_types(engine_options(values, some, some if has_draft else None))
+
+
+def _target_options(values: Values, path: Path) -> ModelOptions:
+    return replace(
+        _in_memory(values, path),
+        gpu_layers=layers("-ngl", values["gpu_layers"]),
+        threads=_threads(values["threads"]),
+        threads_batch=_threads(values["threads_batch"]),
+        cache_type_k=values["cache_type_k"],
+        cache_type_v=values["cache_type_v"],
+        devices=devices("-dev", values["device"]),
+        tensor_overrides=overrides("-ot", values["override_tensor"]),
+        cpu_moe=-1 if values["cpu_moe"] else values["n_cpu_moe"],
+        main_gpu=values["main_gpu"],
+        split_mode=values["split_mode"],
+        tensor_split=shares(values["tensor_split"]),
+        rope=_rope(values),
+        lora=lora(values["lora"], values["lora_scaled"]),
+    )
+
+
+def _draft_options(values: Values, path: Path) -> ModelOptions:
+    """Devices, and how the model is split over them, are the target's unless ``-devd`` names others."""
     threads = values["threads_draft"] if values["threads_draft"] > 0 else values["threads"]
-    return ModelOptions(
-        path=Path(values["model_draft"]),
-        gpu_layers=_layers("-ngld", values["gpu_layers_draft"]),
+    follows = values["device_draft"] is None
+    flag, names = ("-dev", values["device"]) if follows else ("-devd", values["device_draft"])
+    return replace(
+        _in_memory(values, path),
+        gpu_layers=layers("-ngld", values["gpu_layers_draft"]),
         threads=_threads(threads),
         threads_batch=_threads(values["threads_batch_draft"]),
         cache_type_k=values["cache_type_k_draft"],
         cache_type_v=values["cache_type_v_draft"],
+        devices=devices(flag, names),
+        tensor_overrides=overrides("-otd", values["override_tensor_draft"]),
+        cpu_moe=-1 if values["cpu_moe_draft"] else values["n_cpu_moe_draft"],
+        main_gpu=values["main_gpu"] if follows else None,
+        split_mode=values["split_mode"] if follows else None,
+        tensor_split=shares(values["tensor_split"]) if follows else (),
+    )
+
+
+def _in_memory(values: Values, path: Path) -> ModelOptions:
+    """What holds for both models."""
+    from localspec.loading import ModelOptions
+
+    mode = values["load_mode"]
+    return ModelOptions(
+        path,
+        mmap=values["mmap"] if mode == "auto" else "mmap" in mode,
+        mlock=values["mlock"] if mode == "auto" else "mlock" in mode,
+        repack=values["repack"],
+        check_tensors=values["check_tensors"],
+        kv_offload=values["kv_offload"],
+    )
+
+
+def _rope(values: Values) -> RopeOptions:
+    from localspec.loading import RopeOptions
+
+    scale = values["rope_scale"]
+    return RopeOptions(
+        scaling=values["rope_scaling"],
+        freq_base=values["rope_freq_base"],
+        freq_scale=values["rope_freq_scale"] if scale is None else 1 / scale,
+        yarn_orig_ctx=values["yarn_orig_ctx"],
+        yarn_ext_factor=values["yarn_ext_factor"],
+        yarn_attn_factor=values["yarn_attn_factor"],
+        yarn_beta_slow=values["yarn_beta_slow"],
+        yarn_beta_fast=values["yarn_beta_fast"],
     )
 
 
@@ -99,17 +141,43 @@ def _model_path(given: str | None) -> Path:
     return demo_model()
 
 
-def _layers(flag: str, given: str) -> int | None:
-    """``auto`` is ``None``, ``all`` is -1 as llama.cpp takes it."""
-    if given in ("auto", "all"):
-        return None if given == "auto" else -1
-    if not given.isdecimal() or int(given) > INT_MAX:
-        raise UsageError(f"{flag} {given} is not a number of layers", hint="Give a number, auto or all.")
-    return int(given)
-
-
 def _threads(given: int) -> int | None:
     return given if given > 0 else None
+
+
+def chat_template(values: Values) -> str | None:
+    """The Jinja text to use in place of the model's own template.
+
+    Raises:
+        UsageError: an unknown name, a file that cannot be read, or a template that is broken.
+    """
+    if values["chat_template"] is None and values["chat_template_file"] is None:
+        return None
+    from localspec.chat.sources import template_from
+
+    template = template_from(values["chat_template"], values["chat_template_file"])
+    return None if template is None else template.source
+
+
+def system_message(values: Values) -> str | None:
+    """The system message of ``-sys`` or ``-sysf``; the last line end of a file is not part of it.
+
+    Raises:
+        UsageError: its file cannot be read.
+    """
+    if values["system_file"] is not None:
+        return file_text("-sysf", values["system_file"]).removesuffix("\n").removesuffix("\r")
+    system: str | None = values["system"]
+    return system
+
+
+def file_text(flag: str, name: str) -> str:
+    try:
+        return Path(name).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}", hint=f"Check the path given to {flag}.") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})", hint="Convert it first.") from None
 
 
 def sampling_params(values: Values) -> SamplingParams:
@@ -152,7 +220,8 @@ def _bias(text: str) -> tuple[int, float]:
 def spec_params(values: Values) -> SpecParams:
     """How much is guessed ahead."""
     return SpecParams(
-        depth=values["draft_n_max"],
+        mode=values["spec"],
+        depth=depth(values),
         min_depth=values["draft_n_min"],
         p_min=values["draft_p_min"],
         nodes=values["tree_nodes"],
@@ -178,4 +247,19 @@ def request(
         spec=spec_params(values),
         special=True,
         logprobs=logprobs,
+        template_kwargs=template_kwargs(values),
     )
+
+
+def template_kwargs(values: Values) -> tuple[tuple[str, object], ...]:
+    """What ``--chat-template-kwargs`` tells the template. Switches for ``--reasoning`` depend on the template, and so
+    are the front end's to add (`localspec.chat.reasoning_of`).
+
+    Raises:
+        UsageError: it is no JSON object, or a name in it is not free.
+    """
+    if values["chat_template_kwargs"] is None:
+        return ()
+    from localspec.chat.sources import template_variables
+
+    return template_variables(values["chat_template_kwargs"])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
+import tempfile
 import termios
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def command(*arguments: str, module: str = LOCALSPEC) -> list[str]:
 
 
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **(changes or {})}
+    state = os.path.join(tempfile.gettempdir(), f"localspec-tests-{os.getuid()}")  # not the user's history
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "XDG_STATE_HOME": state, **(changes or {})}
 
 
 def run(*arguments: str, module: str = LOCALSPEC, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
@@ -62,17 +64,32 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+#: Sent when the prompt is there and keys are read, and when a line was taken.
+READY, TAKEN = b"\x1b[?2004h", b"\x1b[?2004l"
+
+
+def plain(screen: bytes) -> str:
+    """What was written to a terminal, without escape sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.decode())
+
+
 class Terminal:
     """The command at a terminal of its own; ``stdout`` may be a file instead."""
 
-    def __init__(self, *arguments: str, module: str = LOCALSPEC, stdout: int | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        module: str = LOCALSPEC,
+        stdout: int | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self._line, theirs = pty.openpty()
         self.process = subprocess.Popen(
             command(*arguments, module=module),
             stdin=theirs,
             stdout=theirs if stdout is None else stdout,
             stderr=theirs,
-            env=environment(),
+            env=environment(env),
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
         )
@@ -102,9 +119,11 @@ class Terminal:
 
     def prompt(self) -> bytes:
         """Everything up to the prompt; returns when keys are read there."""
-        seen = self.until(b"> ")
-        time.sleep(0.3)  # readline misses a signal between its prompt and its first wait
-        return seen
+        return self.until(READY)
+
+    def modes(self) -> list[object]:
+        """The settings of the line: echo, signals, …"""
+        return termios.tcgetattr(self._line)
 
     def end(self) -> tuple[int, bytes]:
         """Exit code and what was left to read."""

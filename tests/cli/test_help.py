@@ -1,4 +1,4 @@
-"""Help and version: where they go and what they cost."""
+"""Help and version: what they say, where they go and what they load."""
 
 from __future__ import annotations
 
@@ -8,32 +8,131 @@ import sys
 import pytest
 
 from localspec import __version__
-from localspec.options import GENERATION_OPTIONS
-from tests.cli.support import environment, error_line, run
+from localspec.cli.app import BODIES
+from localspec.cli.help import WIDEST, help_on
+from localspec.errors import ExitCode, UsageError
+from localspec.options import COMMANDS, all_options
+from localspec.options.commands import GROUPS, TOPICS
+from tests.cli.support import environment, error_line, run, shell
 
-HEAVY = ("numpy", "torch", "llama_cpp", "textual", "jinja2", "huggingface_hub", "gguf")
-COMMANDS = ((), ("complete",), ("chat",))
+HEAVY = (
+    "numpy",
+    "torch",
+    "llama_cpp",
+    "textual",
+    "jinja2",
+    "huggingface_hub",
+    "gguf",
+    "rich",
+    "typer",
+    "prompt_toolkit",
+)
+#: Not among the commands with options, but asked for in the same way.
+WORDS = ((), *((group,) for group in GROUPS), *(tuple(name.split()) for name in COMMANDS))
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_goes_to_stdout(command: tuple[str, ...], flag: str) -> None:
-    done = run(*command, flag)
+@pytest.mark.parametrize("words", [(), ("complete",), ("chat",), ("models",), ("models", "pull")])
+def test_help_goes_to_stdout(words: tuple[str, ...], flag: str) -> None:
+    done = run(*words, flag)
     assert (done.returncode, done.stderr) == (0, b"")
-    text = done.stdout.decode()
-    assert "Usage: localspec" in text
-    for option in GENERATION_OPTIONS if command else ():
-        assert option.flags[-1] in text
+    assert done.stdout.decode() == run("help", *words).stdout.decode()
+    assert done.stdout.startswith(f"Usage: localspec {' '.join(words)}".rstrip().encode())
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_help_tells_all(words: tuple[str, ...]) -> None:
+    text = help_on(words)
+    assert "\nExamples\n" in text
+    assert "  -h, --help" in text
+    for example in (line.strip() for line in text.splitlines() if line.startswith("    localspec ")):
+        assert example.split()[1] in {"help", *(name.split()[0] for name in COMMANDS)}
+    command = COMMANDS.get(" ".join(words))
+    for option in command.options if command else ():
+        assert f" {option.flag}" in text
+        assert all(choice in text for choice in option.choices)
+    if not command:
+        assert all(name.split()[len(words)] in text for name in COMMANDS if name.startswith(" ".join(words)))
+
+
+def test_every_command_has_a_body() -> None:
+    assert BODIES.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_topics(topic: str) -> None:
+    done = run("help", topic)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.splitlines()) > 10
+    assert b"`" not in done.stdout
+
+
+def test_help_on_flags_and_exit_codes_is_complete() -> None:
+    text = help_on(["flags"])
+    for option in all_options():
+        for word in (*option.flags, *option.aliases, *option.former, *option.negations, *option.variables):
+            assert word in text
+    assert all(f"  {code.value}  {code.name}" in help_on(["exit-codes"]) for code in ExitCode)
+
+
+def test_no_help_on_something() -> None:
+    with pytest.raises(UsageError) as caught:
+        help_on(["flag"])
+    assert caught.value.hint.startswith("Did you mean flags? There are flags, keys, config, exit-codes, chat")
+    assert "no help on models pul" in error_line(run("help", "models", "pul"), ExitCode.USAGE)
+
+
+# Width
+
+
+@pytest.mark.parametrize("columns", [20, 40, 59, 60, 80, 100, 300])
+@pytest.mark.parametrize("words", [(), ("chat",), ("flags",), ("config",), ("keys",), ("exit-codes",)])
+def test_lines_fit(words: tuple[str, ...], columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = [line for line in help_on(words).splitlines() if not line.startswith("    localspec ")]
+    # Names are not broken: a line may be longer where it has no place to break.
+    assert [line for line in lines if len(line) > min(columns, WIDEST) and len(line.split()) > 6] == []
+
+
+def test_help_is_plain_at_a_terminal_and_where_stdout_is_ascii() -> None:
+    for env in ({"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}, {"FORCE_COLOR": "1"}, {"NO_COLOR": "1"}):
+        done = run("complete", "--help", env=env)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\x1b" not in done.stdout
+        assert "ID±X" in done.stdout.decode()
+
+
+@pytest.mark.parametrize("words", ["complete --help", "help flags", "chat --print-config", "--version"])
+@pytest.mark.parametrize("reader", ["head -c 5 >/dev/null", "true", "cat >/dev/full"])
+def test_a_closed_pipe_is_no_failure(words: str, reader: str) -> None:
+    done = shell(f'set -o pipefail; "$@" {words} | {reader}')
+    assert done.stderr == b"" or b"No space left" in done.stderr
+    assert done.returncode == 0 or "full" in reader
+
+
+def test_no_stdout() -> None:
+    done = shell('"$@" complete --help >&-')
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = shell('"$@" complete --help >/dev/full')
+    assert done.returncode == ExitCode.RUNTIME
+    assert done.stderr.startswith(b"localspec: error: [Errno 28] No space left on device")
+
+
+# Version
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])
 def test_version_goes_to_stdout(flag: str) -> None:
-    done = run(flag)
-    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"localspec {__version__}\n", b"")
+    for more in ((), ("-x",)):
+        done = run(flag, *more)
+        assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"localspec {__version__}\n", b"")
 
 
-@pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("complete", "--help"), ("chat", "-h")])
-def test_neither_loads_anything_heavy(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("--version",), ("--help",), ("complete", "--help"), ("chat", "-h"), ("models", "-h"), ("chat", "--print-config")],
+)
+def test_nothing_heavy_is_loaded(arguments: tuple[str, ...]) -> None:
     code = (
         f"import sys; from localspec.cli.main import main; sys.argv[1:] = {arguments!r}\n"
         "try: main()\n"
@@ -44,12 +143,24 @@ def test_neither_loads_anything_heavy(arguments: tuple[str, ...]) -> None:
     assert done.stderr.strip() == b""
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_where_stdout_is_ascii(command: tuple[str, ...]) -> None:
-    done = run(*command, "--help", env={"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"})
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert "Usage: localspec" in done.stdout.decode()
+# What is no command
 
 
-def test_no_command_is_an_error() -> None:
-    assert error_line(run(), 2) == "localspec: error: Missing command. See localspec --help."
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "no command is given. Try localspec chat, or see localspec --help."),
+        (["chatt"], "no such command: chatt. Did you mean chat? See localspec --help."),
+        (["model"], "no such command: model. Did you mean models? See localspec --help."),
+        (["-m", "x.gguf"], "-m stands before the command. Write localspec chat -m …."),
+        (["--versoin"], "no such option: --versoin. Did you mean --version? See localspec --help."),
+        (["-hf", "a/b"], "-hf stands before the command. Write localspec chat -hf …."),
+        (
+            ["models"],
+            "models needs to know what to do. There are ls, pull, info, path, rm, verify: see localspec models",
+        ),
+        (["models", "pul"], "no such command: models pul. Did you mean pull? There are ls"),
+    ],
+)
+def test_what_is_no_command(arguments: list[str], line: str) -> None:
+    assert error_line(run(*arguments), ExitCode.USAGE).startswith(f"localspec: error: {line}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from operator import attrgetter
@@ -12,8 +10,14 @@ from typing import Any
 
 import pytest
 
-from localspec.cli.main import main
-from localspec.options import GENERATION_OPTIONS, Option, Values, engine_options, request
+from localspec.errors import UsageError
+from localspec.loading import EngineOptions, ModelOptions, RopeOptions
+from localspec.options import COMMANDS, GENERATION_OPTIONS, Option, Values, engine_options, request, settle
+from localspec.options.commands import Command
+from localspec.options.option import spellings
+from localspec.options.parse import parse
+from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, NGRAM_ONLY
+from localspec.options.tables.spec import COUNTS_THE_ROOT
 from localspec.types import SamplingParams
 
 #: For options whose kind does not say what a sensible value is.
@@ -24,13 +28,44 @@ SAMPLES: dict[str, Any] = {
     "samplers": "top_k;temperature",
     "logit_bias": ("15-1.5", "16-inf"),
     "stop": ("one", "two words"),
+    "device": "RPC0,RPC1",
+    "device_draft": "none",
+    "override_tensor": ("exps=CPU,attn=RPC0", "norm=CPU"),
+    "override_tensor_draft": ("exps=CPU",),
+    "tensor_split": "3,1",
+    "rpc": "127.0.0.1:50052,[::1]:9",
+    "lora": ("a.gguf", "b.gguf"),
+    "lora_scaled": ("a:b.gguf:0.5",),
+    "chat_template": "chatml",
+    "chat_template_kwargs": '{"a": [1]}',
+    "load_mode": "mmap+mlock",
 }
-#: Where each option arrives. ``system`` is no field: it becomes a message.
+#: Where each option arrives.
 ARRIVES = {
     "model": {"target.path"},
     "model_draft": {"draft.path"},
     "gpu_layers": {"target.gpu_layers"},
     "gpu_layers_draft": {"draft.gpu_layers"},
+    "device": {"target.devices", "draft.devices"},  # the draft's follow unless -devd is given
+    "device_draft": {"draft.devices"},
+    "override_tensor": {"target.tensor_overrides"},
+    "override_tensor_draft": {"draft.tensor_overrides"},
+    "cpu_moe": {"target.cpu_moe"},
+    "n_cpu_moe": {"target.cpu_moe"},
+    "cpu_moe_draft": {"draft.cpu_moe"},
+    "n_cpu_moe_draft": {"draft.cpu_moe"},
+    "split_mode": {"target.split_mode", "draft.split_mode"},
+    "tensor_split": {"target.tensor_split", "draft.tensor_split"},
+    "main_gpu": {"target.main_gpu", "draft.main_gpu"},
+    "kv_offload": {"target.kv_offload", "draft.kv_offload"},
+    "rpc": {"rpc"},
+    "load_mode": {"target.mlock", "draft.mlock"},
+    "mmap": {"target.mmap", "draft.mmap"},
+    "mlock": {"target.mlock", "draft.mlock"},
+    "repack": {"target.repack", "draft.repack"},
+    "check_tensors": {"target.check_tensors", "draft.check_tensors"},
+    "lora": {"target.lora"},
+    "lora_scaled": {"target.lora"},
     "ctx_size": {"n_ctx"},
     "batch_size": {"n_batch"},
     "ubatch_size": {"n_ubatch"},
@@ -43,7 +78,20 @@ ARRIVES = {
     "cache_type_v": {"target.cache_type_v"},
     "cache_type_k_draft": {"draft.cache_type_k"},
     "cache_type_v_draft": {"draft.cache_type_v"},
+    "swa_full": {"swa_full"},
+    "rope_scaling": {"target.rope.scaling"},
+    "rope_scale": {"target.rope.freq_scale"},
+    "rope_freq_base": {"target.rope.freq_base"},
+    "rope_freq_scale": {"target.rope.freq_scale"},
+    "yarn_orig_ctx": {"target.rope.yarn_orig_ctx"},
+    "yarn_ext_factor": {"target.rope.yarn_ext_factor"},
+    "yarn_attn_factor": {"target.rope.yarn_attn_factor"},
+    "yarn_beta_slow": {"target.rope.yarn_beta_slow"},
+    "yarn_beta_fast": {"target.rope.yarn_beta_fast"},
     "log_file": {"log_file"},
+    "chat_template": {"chat_template"},
+    "chat_template_file": {"chat_template"},
+    "chat_template_kwargs": {"template_kwargs"},
     "spec_type": {"spec_types"},
     "draft_n_max": {"spec.depth"},
     "draft_n_min": {"spec.min_depth"},
@@ -71,12 +119,31 @@ ARRIVES = {
     "n_predict": {"max_tokens"},
     "stop": {"stop"},
 }
+#: Those that commands read themselves: they become messages, or files that stand in for ``model``.
+ELSEWHERE = {
+    "system",
+    "system_file",
+    "reasoning",
+    "dump",
+    "hf_repo",
+    "hf_file",
+    "hf_repo_draft",
+    "hf_file_draft",
+    "hf_token",
+    "offline",
+}
 BASE = {option.name: option.default for option in GENERATION_OPTIONS} | {
     "model": "target.gguf",
     "model_draft": "draft.gguf",
     "spec_type": "draft-simple,ngram-simple",
 }
-SPELLINGS = [(option, flag) for option in GENERATION_OPTIONS for flag in (*option.flags, *option.aliases)]
+SPELLINGS = [
+    (command, option, flag, on)
+    for command in COMMANDS.values()
+    for option in command.options
+    for flag, on in spellings(option)
+    if command.name == "complete" or option not in COMMANDS["complete"].options
+]
 
 
 def sample(option: Option) -> Any:
@@ -90,42 +157,61 @@ def sample(option: Option) -> Any:
     return {int: 2, float: 0.5, str: "some text"}[option.kind]
 
 
-@pytest.fixture(autouse=True)
-def same_handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
+# Spellings
 
 
-def parsed(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Values:
-    """The values that ``localspec complete`` works with."""
-    seen: list[Values] = []
-
-    def complete(values: Values) -> int:
-        seen.append(values)
-        return 0
-
-    monkeypatch.setattr("localspec.cli.complete.complete", complete)
-    monkeypatch.setattr(sys, "argv", ["localspec", "complete", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    return seen[0]
+def forms(option: Option, flag: str, texts: tuple[str, ...]) -> Iterator[list[str]]:
+    """Ways to write a flag and its values."""
+    if option.kind is bool:
+        yield [flag]
+        return
+    yield [word for text in texts for word in (flag, text)]
+    yield [f"{flag}={text}" for text in texts]
 
 
-@pytest.mark.parametrize(("option", "flag"), SPELLINGS, ids=[flag for _, flag in SPELLINGS])
-def test_every_spelling_sets_its_value_and_no_other(option: Option, flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    value = sample(option)
-    texts = value if option.many else (str(value),)
-    needs = [] if option.name == "model_draft" else ["-md", "draft.gguf"]
-    needs += ["--spec-type", "ngram-simple"] if option.name.startswith("ngram") else []
-    before = parsed(monkeypatch, *needs)
-    forms = [[flag] if option.kind is bool else [word for text in texts for word in (flag, text)]]
-    if option.kind is not bool and flag.startswith("--"):
-        forms.append([f"{flag}={text}" for text in texts])
-    for form in forms:
-        assert parsed(monkeypatch, *needs, *form) == {**before, option.name: value}
-        assert before[option.name] == option.default
+@pytest.mark.parametrize(
+    ("command", "option", "flag", "on"), SPELLINGS, ids=[f"{one.name} {flag}" for one, _, flag, _ in SPELLINGS]
+)
+def test_every_spelling_sets_its_value_and_no_other(command: Command, option: Option, flag: str, on: bool) -> None:
+    value: Any = on if option.kind is bool else sample(option)
+    texts: tuple[str, ...] = value if option.many else (str(value),)
+    places = [word for argument in command.arguments for word in ("x",) if argument.required]
+    if flag in COUNTS_THE_ROOT:
+        texts = (str(value + 1),)
+    for form in forms(option, flag, texts):
+        given = parse([*form, *places], command)
+        assert given.texts.keys() == {option.name, *(argument.name for argument in command.arguments)}
+        assert [option.flag in note for note in given.notes] == [True] * (flag in option.former) * len(texts)
+        if option.name not in ("config", "profile"):  # they name files
+            values = settle(command, given, {}).values
+            assert values == {**settle(command, parse(places, command), {}).values, option.name: value}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=attrgetter("name"))
+def test_no_spelling_has_two_meanings(command: Command) -> None:
+    flags = [flag for option in command.options for flag, _ in spellings(option)]
+    assert len(flags) == len(set(flags))
+    names = [name for one in command.options for name in (*one.variables, *one.off_variables)]
+    assert len(names) == len(set(names))
+
+
+def test_an_option_has_one_type_in_all_commands() -> None:
+    """Files and environment are for all commands."""
+    kinds: dict[str, set[tuple[Any, ...]]] = {}
+    for command in COMMANDS.values():
+        for option in command.options:
+            if option.flags:
+                kinds.setdefault(option.name, set()).add((option.flags, option.kind, option.many, option.env))
+    assert {name for name, found in kinds.items() if len(found) > 1} == set()
+
+
+def test_rules_name_options_that_exist() -> None:
+    known = {option.name for command in COMMANDS.values() for option in command.options}
+    named = {name for pair in EXCLUSIVE for side in pair for name in side}
+    assert named | {name for pair in NEEDS for name in pair} | {*DRAFT_ONLY, *NGRAM_ONLY} <= known
+
+
+# Arrival
 
 
 def arrived(values: Values) -> dict[str, Any]:
@@ -144,15 +230,25 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-@pytest.mark.parametrize("option", [one for one in GENERATION_OPTIONS if one.name != "system"], ids=attrgetter("name"))
-def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option) -> None:
-    before, after = arrived(BASE), arrived({**BASE, option.name: sample(option)})
+@pytest.mark.parametrize("option", [o for o in GENERATION_OPTIONS if o.name not in ELSEWHERE], ids=attrgetter("name"))
+def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option, tmp_path: Path) -> None:
+    value = sample(option)
+    if option.name == "chat_template_file":
+        value = str(tmp_path / "template")
+        Path(value).write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
+    before, after = arrived(BASE), arrived({**BASE, option.name: value})
     assert {field for field in after if after[field] != before[field]} == ARRIVES[option.name]
 
 
-def test_every_sampling_field_has_an_option() -> None:
+def test_every_field_has_an_option() -> None:
     reached = {field for arrives in ARRIVES.values() for field in arrives}
+    whole = {"target", "draft", "ngram"}
     assert {f"sampling.{field.name}" for field in fields(SamplingParams)} <= reached
+    assert {field.name for field in fields(EngineOptions)} - whole - {"sequences"} <= reached
+    assert {f"target.{field.name}" for field in fields(ModelOptions)} - {"target.rope"} <= reached
+    assert {f"target.rope.{field.name}" for field in fields(RopeOptions)} <= reached
+    # Adapters and positions are the target's alone.
+    assert {f"draft.{field.name}" for field in fields(ModelOptions)} - {"draft.rope", "draft.lora"} <= reached
 
 
 def test_values_arrive_as_meant() -> None:
@@ -163,3 +259,71 @@ def test_values_arrive_as_meant() -> None:
     assert (fields["target.threads"], fields["draft.threads"]) == (3, 2)
     assert fields["log_file"] == Path("a b.log")
     assert fields["sampling.seed"] is None
+
+
+def test_lists_arrive_as_meant() -> None:
+    fields = arrived({**BASE, **{name: SAMPLES[name] for name in ("override_tensor", "tensor_split", "rpc", "device")}})
+    assert fields["target.tensor_overrides"] == (("exps", "CPU"), ("attn", "RPC0"), ("norm", "CPU"))
+    assert fields["target.tensor_split"] == fields["draft.tensor_split"] == (3.0, 1.0)
+    assert fields["rpc"] == ("127.0.0.1:50052", "[::1]:9")
+    assert fields["target.devices"] == fields["draft.devices"] == ("RPC0", "RPC1")
+    fields = arrived({**BASE, "lora": ('"a,b.gguf",c.gguf',), "lora_scaled": ("d:e.gguf:-0.5",)})
+    assert fields["target.lora"] == ((Path("a,b.gguf"), 1.0), (Path("c.gguf"), 1.0), (Path("d:e.gguf"), -0.5))
+    assert arrived({**BASE, "override_tensor": (r"blk\.[0-3]\.=CPU",)})["target.tensor_overrides"] == (
+        (r"blk\.[0-3]\.", "CPU"),
+    )
+
+
+@pytest.mark.parametrize(("mode", "mmap", "mlock"), [("none", 0, 0), ("mmap", 1, 0), ("mlock", 0, 1)])
+def test_load_modes(mode: str, mmap: int, mlock: int) -> None:
+    fields = arrived({**BASE, "load_mode": mode})
+    assert (fields["target.mmap"], fields["target.mlock"]) == (fields["draft.mmap"], fields["draft.mlock"])
+    assert (fields["target.mmap"], fields["target.mlock"]) == (mmap, mlock)
+
+
+def test_a_draft_on_devices_of_its_own_takes_no_shares_of_the_target() -> None:
+    values = {**BASE, "device": "A,B", "tensor_split": "1,2", "main_gpu": 1, "split_mode": "row"}
+    fields = arrived({**values, "device_draft": "none", "cpu_moe": True, "rope_scale": 4.0})
+    assert (fields["target.devices"], fields["draft.devices"]) == (("A", "B"), ("none",))
+    assert (fields["draft.tensor_split"], fields["draft.main_gpu"], fields["draft.split_mode"]) == ((), None, None)
+    assert (fields["target.cpu_moe"], fields["draft.cpu_moe"]) == (-1, 0)
+    assert (fields["target.rope.freq_scale"], fields["draft.rope.freq_scale"]) == (0.25, None)
+
+
+def test_files_that_were_found_stand_in_for_names() -> None:
+    found = engine_options({**BASE, "model": None, "model_draft": None}, Path("t.gguf"), Path("d.gguf"))
+    assert (found.target.path, found.draft and found.draft.path) == (Path("t.gguf"), Path("d.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("gpu_layers", "some", "-ngl some"),
+        ("gpu_layers", "²", "-ngl ²"),
+        ("gpu_layers_draft", "-1", "-ngld -1"),
+        ("device", "", "-dev"),
+        ("device", "A,none", "-dev A,none"),
+        ("device_draft", "A,,B", "-devd A,,B"),
+        ("override_tensor", ("exps",), "-ot exps"),
+        ("override_tensor", ("exps=",), "-ot exps="),
+        ("override_tensor_draft", ("=CPU",), "-otd =CPU"),
+        ("tensor_split", "1,x", "--tensor-split 1,x"),
+        ("tensor_split", "0,0", "--tensor-split 0,0"),
+        ("tensor_split", "nan", "--tensor-split nan"),
+        ("tensor_split", "1,-1", "--tensor-split 1,-1"),
+        ("rpc", "localhost", "--rpc localhost"),
+        ("rpc", "a:1,b:70000", "--rpc b:70000"),
+        ("rpc", ":1", "--rpc :1"),
+        ("lora", ("",), "--lora"),
+        ("lora_scaled", ("a.gguf",), "--lora-scaled a.gguf"),
+        ("lora_scaled", ("a.gguf:nan",), "--lora-scaled a.gguf:nan"),
+        ("chat_template", "chatmi", "chatml"),
+        ("chat_template_file", "/no/such", "/no/such"),
+        ("chat_template_kwargs", "[1]", "--chat-template-kwargs"),
+        ("chat_template_kwargs", "{", "--chat-template-kwargs"),
+    ],
+)
+def test_what_cannot_be_read_is_named(name: str, value: Any, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        arrived({**BASE, name: value})
+    assert words in f"{caught.value.message} {caught.value.hint}"

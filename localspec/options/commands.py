@@ -1,0 +1,153 @@
+"""The commands as data: what they are for, which options they take, and examples. No command runs from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localspec.options.option import Option
+from localspec.options.tables.chat import CHAT_TEMPLATE_OPTIONS, LINE_OPTIONS
+from localspec.options.tables.config import CONFIG_OPTIONS
+from localspec.options.tables.context import CONTEXT_OPTIONS
+from localspec.options.tables.devices import DEVICE_OPTIONS
+from localspec.options.tables.groups import OUTPUT, SHELF
+from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL_OPTIONS, MODELS_DIR, OFFLINE
+from localspec.options.tables.sampling import SAMPLING_OPTIONS
+from localspec.options.tables.spec import SPEC_OPTIONS
+from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
+
+#: What every command that generates text takes.
+GENERATION_OPTIONS = (
+    *TEXT_OPTIONS,
+    *CHAT_TEMPLATE_OPTIONS,
+    *MODEL_OPTIONS,
+    *HUB_OPTIONS,
+    *SPEC_OPTIONS,
+    *SAMPLING_OPTIONS,
+    *CONTEXT_OPTIONS,
+    *DEVICE_OPTIONS,
+)
+_ONLY_COMPLETE = (*OUTPUT_OPTIONS, show_timings(False), conversation(False), *CONFIG_OPTIONS)
+_ONLY_CHAT = (show_timings(True), conversation(True), *LINE_OPTIONS, *CONFIG_OPTIONS)
+COMPLETE_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_COMPLETE)
+CHAT_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_CHAT)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    what: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """``about`` follows the summary in the help."""
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    examples: tuple[Example, ...]
+    about: str = ""
+
+    @property
+    def arguments(self) -> tuple[Option, ...]:
+        """Options by their place."""
+        return tuple(option for option in self.options if not option.flags)
+
+
+def _argument(name: str, metavar: str, text: str) -> Option:
+    return Option(name, (), str, None, text, SHELF, metavar, key=False, required=True)
+
+
+_MODEL = _argument("model", "MODEL", "user/model[:quant] or the path of a GGUF file.")
+_JSON = Option("json", ("--json",), bool, False, "JSON instead of a table.", OUTPUT)
+
+COMPLETE = Command(
+    "complete",
+    "Continue a prompt; text goes to stdout, everything else to stderr.",
+    (*PROMPT_OPTIONS, *GENERATION_OPTIONS, *_ONLY_COMPLETE),
+    (
+        Example("The demo model, 64 tokens", "localspec complete -p 'Once upon a time' -n 64"),
+        Example("Answer a question about a file", "localspec complete -cnv -p 'Summarise:' -f notes.txt -m big.gguf"),
+        Example("For programs", "localspec complete -p 'Once upon a time' --json --logprobs 5"),
+        Example("A draft model that guesses ahead", "localspec complete -p Hello -m big.gguf -md small.gguf"),
+        Example("What is set, and by whom", "localspec complete --print-config"),
+    ),
+    'The prompt is -p, then -f; standard input is read for "-", or when neither is given.',
+)
+CHAT_COMMAND = Command(
+    "chat",
+    "Chat at the prompt; ctrl-c stops an answer, ctrl-d leaves.",
+    (*PROMPT_OPTIONS, *GENERATION_OPTIONS, *_ONLY_CHAT),
+    (
+        Example("The demo model", "localspec chat"),
+        Example("A model from Hugging Face", "localspec chat -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),
+        Example("A draft model that guesses ahead", "localspec chat -m big.gguf -md small.gguf --temp 0"),
+        Example("Without guesses", "localspec chat -m big.gguf --spec-type none"),
+        Example("One question, one answer", "localspec chat -st -p 'Why is the sky blue?'"),
+    ),
+    "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
+)
+MODELS = (
+    Command(
+        "models ls",
+        "List the models in the cache.",
+        (_JSON, MODELS_DIR, *CONFIG_OPTIONS),
+        (Example("With sizes in bytes", "localspec models ls --json"),),
+    ),
+    Command(
+        "models pull",
+        "Download a model into the Hugging Face cache.",
+        (
+            _argument("repo", "REPO[:QUANT]", "user/model, and which quant."),
+            HF_FILE,
+            OFFLINE,
+            HF_TOKEN,
+            *CONFIG_OPTIONS,
+        ),
+        (Example("One quant of a repository", "localspec models pull ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
+    ),
+    Command(
+        "models info",
+        "Show what a model is: size, quant, context, template.",
+        (_MODEL, _JSON, *CONFIG_OPTIONS),
+        (Example("A file", "localspec models info big.gguf"),),
+    ),
+    Command(
+        "models path",
+        "Print where the file of a model is.",
+        (_MODEL, *CONFIG_OPTIONS),
+        (Example("For other programs", "localspec models path ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
+    ),
+    Command(
+        "models rm",
+        "Remove a model from the cache.",
+        (_MODEL, Option("yes", ("-y", "--yes"), bool, False, "Do not ask.", SHELF, key=False), *CONFIG_OPTIONS),
+        (Example("Without a question", "localspec models rm -y ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
+    ),
+    Command(
+        "models verify",
+        "Check a model's files against the sums of the repository.",
+        (_MODEL, *CONFIG_OPTIONS),
+        (Example("After a crash", "localspec models verify ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
+    ),
+)
+#: Commands that come in groups, and what the group is for.
+GROUPS = {"models": "The models in the cache: what is there, download, remove."}
+#: What ``localspec help`` explains besides commands.
+TOPICS = {
+    "flags": "every flag with its other spellings, environment variables and default",
+    "keys": "keys and slash commands of the chat",
+    "config": "configuration files, profiles, environment",
+    "exit-codes": "what a command ends with",
+}
+COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, *MODELS)}
+
+
+def all_options() -> tuple[Option, ...]:
+    """Every option of every command, each once."""
+    seen: dict[str, Option] = {}
+    for command in COMMANDS.values():
+        for option in command.options:
+            if option.flags:
+                seen.setdefault(option.name, option)
+    return tuple(seen.values())

@@ -1,0 +1,63 @@
+"""Where a value came from, and how a message names it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class Level(IntEnum):
+    """Sources in order of rank: a higher one wins."""
+
+    DEFAULT = 0
+    SYSTEM_FILE = 1
+    USER_FILE = 2
+    SYSTEM_PROFILE = 3
+    USER_PROFILE = 4
+    ENV = 5
+    CLI = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """``name`` is the environment variable or the file, ``key`` how the file spells the option."""
+
+    level: Level
+    name: str = ""
+    key: str = ""
+    profile: str = ""
+
+    def cite(self, flag: str, value: Any) -> str:
+        """The setting as the user wrote it, for a message."""
+        if self.level is Level.ENV:
+            return f"{self.name}={value}"
+        if self.is_file:
+            return f"{self.key} = {json.dumps(value, ensure_ascii=False, default=str)} in {self.place}"
+        return f"{flag} {value}"
+
+    def site(self, flag: str) -> str:
+        """The same without the value."""
+        if self.level is Level.ENV:
+            return self.name
+        return f"{self.key} in {self.place}" if self.is_file else flag
+
+    @property
+    def is_file(self) -> bool:
+        return Level.SYSTEM_FILE <= self.level <= Level.USER_PROFILE
+
+    @property
+    def place(self) -> str:
+        return f"{self.name} [profile.{self.profile}]" if self.profile else self.name
+
+    def __str__(self) -> str:
+        if self.level is Level.ENV:
+            return f"env {self.name}"
+        if self.is_file:
+            return f"file {self.place}"
+        return self.level.name.lower()
+
+
+DEFAULT = Origin(Level.DEFAULT)
+CLI = Origin(Level.CLI)

@@ -1,0 +1,108 @@
+"""A command line to the texts of its options: no types, no limits, no defaults yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from localspec.errors import UsageError
+from localspec.options.commands import Command
+from localspec.options.option import Option, spellings
+from localspec.options.suggest import likely_flag
+from localspec.options.tables.spec import COUNTS_THE_ROOT
+
+HELP = ("-h", "--help")
+
+
+@dataclass(slots=True)
+class Given:
+    """``texts``: what was given for each option, in order; a flag without a value gives ``true`` or ``false``."""
+
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    help: bool = False
+
+
+def parse(arguments: Sequence[str], command: Command) -> Given:
+    """Reads what follows the name of a command.
+
+    A flag that takes a value takes the next word, whatever it looks like, or what follows "=". After "--" nothing is
+    a flag. Spellings of older llama.cpp and of other programs work, with a note that names today's flag.
+
+    Raises:
+        UsageError: an unknown flag, a value too few or too many.
+    """
+    return _Parser(command).run(arguments)
+
+
+class _Parser:
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._flags = {flag: (option, on) for option in command.options for flag, on in spellings(option)}
+        self._given = Given()
+        self._former: dict[str, str] = {}
+        self._places: list[str] = []
+
+    def run(self, arguments: Sequence[str]) -> Given:
+        words = iter(arguments)
+        for word in words:
+            if word == "--":
+                self._places += words
+            elif len(word) < 2 or not word.startswith("-"):
+                self._places.append(word)
+            elif word in HELP:
+                self._given.help = True
+                return self._given
+            else:
+                flag, equals, value = word.partition("=")
+                option, on = self._option(flag)
+                if option.kind is bool:
+                    if equals:
+                        raise UsageError(f"{flag} takes no value", hint=f"Leave {equals}{value} out.")
+                    value = "true" if on else "false"
+                elif not equals:
+                    value = self._next(flag, words)
+                self._take(option, flag, value)
+        self._take_places()
+        return self._given
+
+    def _option(self, flag: str) -> tuple[Option, bool]:
+        if flag not in self._flags:
+            known = {flag: option.flag if flag in option.former else flag for flag, (option, _) in self._flags.items()}
+            hint = likely_flag(flag, {**known, "--help": "--help"})
+            raise UsageError(f"no such option: {flag}", hint=f"{hint}See localspec {self._command.name} --help.")
+        return self._flags[flag]
+
+    def _next(self, flag: str, words: Iterator[str]) -> str:
+        value = next(words, None)
+        if value is None:
+            raise UsageError(f"{flag} requires an argument", hint=f"See localspec {self._command.name} --help.")
+        return value
+
+    def _take(self, option: Option, flag: str, value: str) -> None:
+        if flag in option.former:
+            value = self._modern(option, flag, value)
+        self._given.texts.setdefault(option.name, []).append(value)
+
+    def _modern(self, option: Option, flag: str, value: str) -> str:
+        before = self._former.setdefault(option.name, flag)
+        if before != flag:
+            raise UsageError(f"{before} and {flag} are one option here", hint=f"Use {option.flag}.")
+        if flag in COUNTS_THE_ROOT and value.isdecimal() and int(value) > 0:
+            value = str(int(value) - 1)
+            self._given.notes.append(f"{flag} counts the root of the tree: here it is {option.flag} {value}")
+        else:
+            self._given.notes.append(f"{flag} is called {option.flag} here")
+        return value
+
+    def _take_places(self) -> None:
+        wanted = self._command.arguments
+        if len(self._places) > len(wanted):
+            extra = self._places[len(wanted)]
+            hint = "Quote a text that has spaces, and put its flag before it."
+            raise UsageError(f"{extra!r} belongs to no flag", hint=f"{hint} See localspec {self._command.name} --help.")
+        for option, value in zip(wanted, self._places, strict=False):
+            self._given.texts[option.name] = [value]
+        for option in wanted[len(self._places) :]:
+            if option.required:
+                raise UsageError(f"{option.metavar} is missing", hint=f"See localspec {self._command.name} --help.")

@@ -1,0 +1,141 @@
+"""Which options exclude each other, and which need another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from localspec.errors import UsageError
+from localspec.options.option import Option
+from localspec.options.origin import CLI, Level, Origin
+
+Values = Mapping[str, Any]
+
+
+def depth(values: Values) -> int:
+    """Guesses on a path at most. Where what pays is measured there is no harm in a high limit."""
+    given: int | None = values["draft_n_max"]
+    return given if given is not None else {"auto": 16, "fixed": 3, "off": 0}[values["spec"]]
+
+
+#: Two sides of which one can be had. The first name of a side is the one that decides.
+EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("model",), ("hf_repo", "hf_file")),
+    (("model_draft",), ("hf_repo_draft", "hf_file_draft")),
+    (("system",), ("system_file",)),
+    (("chat_template",), ("chat_template_file",)),
+    (("load_mode",), ("mmap", "mlock")),
+    (("cpu_moe",), ("n_cpu_moe",)),
+    (("cpu_moe_draft",), ("n_cpu_moe_draft",)),
+    (("rope_scale",), ("rope_freq_scale",)),
+    (("json",), ("jsonl",)),
+)
+#: These do nothing without the other.
+NEEDS = (("hf_file", "hf_repo"), ("hf_file_draft", "hf_repo_draft"))
+#: Options that do nothing without a draft model, and without the n-gram drafter.
+DRAFT_ONLY = (
+    "gpu_layers_draft",
+    "device_draft",
+    "override_tensor_draft",
+    "cpu_moe_draft",
+    "n_cpu_moe_draft",
+    "threads_draft",
+    "threads_batch_draft",
+    "cache_type_k_draft",
+    "cache_type_v_draft",
+)
+#: Options that do nothing without a chat template.
+TEMPLATE_ONLY = ("chat_template", "chat_template_file", "chat_template_kwargs", "reasoning")
+NGRAM_ONLY = ("ngram_size_n", "ngram_size_m", "ngram_min_hits")
+
+
+def check_values(options: tuple[Option, ...], values: Values, origins: Mapping[str, Origin] | None = None) -> None:
+    """Checks every value against its option, and those that depend on each other.
+
+    What a file or the environment says of a draft model that is not there is no mistake: it waits for one. Without
+    ``origins`` all values count as given by hand.
+
+    Raises:
+        UsageError: naming the flag, the variable or the file's key.
+    """
+    _Rules(options, values, origins or {}).check()
+
+
+class _Rules:
+    def __init__(self, options: tuple[Option, ...], values: Values, origins: Mapping[str, Origin]) -> None:
+        self._options = {option.name: option for option in options}
+        self._values = values
+        self._origins = origins
+
+    def check(self) -> None:
+        for option in self._options.values():
+            option.check(self._values[option.name], self._origin(option.name))
+        self._check_exclusive()
+        self._check_needs()
+        if "draft_n_max" in self._options:
+            self._check_drafting()
+        if "conversation" in self._options:
+            self._check_template(always=self._options["conversation"].default)
+
+    def _check_template(self, *, always: bool) -> None:
+        if always and self._by_hand(("conversation",)):
+            raise UsageError(f"{self._site('conversation')} is given, but chat is one", hint="Use localspec complete.")
+        uses = always or self._values["conversation"] or self._has("system") or self._has("system_file")
+        if not uses and (name := self._by_hand(TEMPLATE_ONLY)):
+            raise UsageError(
+                f"{self._site(name)} is given, but the prompt goes through no chat template", hint="Add -cnv."
+            )
+
+    def _check_exclusive(self) -> None:
+        for one, other in EXCLUSIVE:
+            first, second = next(self._given(one), None), next(self._given(other), None)
+            if first and second:
+                raise UsageError(f"{self._site(first)} and {self._site(second)} are given together", hint="Choose one.")
+
+    def _check_needs(self) -> None:
+        for name, needed in NEEDS:
+            if needed in self._options and self._by_hand((name,)) and not self._has(needed):
+                raise UsageError(
+                    f"{self._site(name)} is given without {self._options[needed].flags[0]}",
+                    hint=f"Say which repository with {self._options[needed].flags[0]}.",
+                )
+
+    def _check_drafting(self) -> None:
+        values = self._values
+        if values["draft_n_min"] > depth(values):
+            cites = [
+                self._origin(name).cite(self._options[name].flag, values[name])
+                for name in ("draft_n_min", "draft_n_max")
+            ]
+            raise UsageError(
+                f"{cites[0]} is more than {cites[1]}",
+                hint="No draft could ever be long enough: lower the one or raise the other.",
+            )
+        draft = self._has("model_draft") or self._has("hf_repo_draft")
+        if not draft and (name := self._by_hand(DRAFT_ONLY)):
+            raise UsageError(f"{self._site(name)} is given without a draft model", hint="Give one with -md or -hfd.")
+        types = values["spec_type"]
+        ngrams = not draft if types is None else "ngram-simple" in types
+        if not ngrams and (name := self._by_hand(NGRAM_ONLY)):
+            raise UsageError(
+                f"{self._site(name)} is given, but nothing guesses by n-grams", hint="Add ngram-simple to --spec-type."
+            )
+
+    def _has(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def _given(self, names: tuple[str, ...]) -> Iterator[str]:
+        """Those that have not their default value."""
+        return (name for name in names if name in self._options and self._values[name] != self._options[name].default)
+
+    def _by_hand(self, names: tuple[str, ...]) -> str | None:
+        return next((name for name in self._given(names) if self._origin(name).level is Level.CLI), None)
+
+    def _origin(self, name: str) -> Origin:
+        return self._origins.get(name, CLI)
+
+    def _site(self, name: str) -> str:
+        option = self._options[name]
+        if self._origin(name).level is Level.CLI and option.negations and self._values[name] is False:
+            return option.negations[-1]
+        return self._origin(name).site(option.flags[0])

@@ -1,0 +1,91 @@
+"""Completion in bash, zsh and fish."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import ExitCode
+from tests.cli.support import environment, error_line, run
+
+#: Asks for words as bash does at tab.
+BASH = """
+eval "$(localspec --show-completion bash)"
+COMP_WORDS=(localspec "$@")
+COMP_CWORD=$#
+_localspec_completion localspec
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def offered(folder: Path, *words: str) -> list[str]:
+    program = folder / "localspec"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m localspec "$@"\n')
+    program.chmod(0o755)
+    env = environment({"PATH": f"{folder}:{os.environ['PATH']}"})
+    done = subprocess.run(["bash", "-c", BASH, "bash", *words], capture_output=True, env=env, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode().split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["co"], ["complete"]),
+        (["models", "p"], ["pull", "path"]),
+        (["complete", "--spec-draft-n"], ["--spec-draft-n-max", "--spec-draft-n-min"]),
+        (["chat", "--no-mm"], ["--no-mmap"]),
+        (["complete", "--flash-attn", "o"], ["on", "off"]),
+        (["complete", "-ctk", "bf"], ["bf16"]),
+        (["complete", "-n", "5", "--json"], ["--json", "--jsonl"]),
+        (["complete", "--model", ""], []),  # bash goes on with names of files
+        (["help", "ex"], ["exit-codes"]),
+        (["--ver"], ["--version"]),
+    ],
+)
+def test_bash(words: list[str], expected: list[str], tmp_path: Path) -> None:
+    assert offered(tmp_path, *words) == expected
+
+
+def ask(shell: str, line: str, **env: str) -> tuple[int, str]:
+    env = {"_LOCALSPEC_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, **env}
+    done = run(env=env)
+    assert done.stderr == b""
+    return done.returncode, done.stdout.decode()
+
+
+def test_zsh() -> None:
+    assert ask("zsh", "localspec complete --prof") == (
+        0,
+        """_arguments '*: :(("--profile":"Use [profile.NAME] of the configuration."))'\n""",
+    )
+    assert ask("zsh", "localspec complete --model ") == (0, "_files\n")
+
+
+def test_fish() -> None:
+    line = "localspec complete --spec-accept "
+    assert ask("fish", line, _TYPER_COMPLETE_FISH_ACTION="get-args") == (0, "draw\nratio\n")
+    assert ask("fish", line, _TYPER_COMPLETE_FISH_ACTION="is-args")[0] == 0
+    assert ask("fish", "localspec complete -f ", _TYPER_COMPLETE_FISH_ACTION="is-args")[0] == 1  # names of files
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_are_shown_and_installed(shell: str, tmp_path: Path) -> None:
+    shown = run("--show-completion", shell)
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert b"_LOCALSPEC_COMPLETE" in shown.stdout
+    done = run("--install-completion", shell, env={"HOME": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, b"")
+    place = done.stderr.decode().removeprefix(f"{shell} completion is in ").split(";")[0]
+    assert Path(place).read_bytes().strip() == shown.stdout.strip()
+
+
+def test_unknown_shells() -> None:
+    assert "--show-completion tcsh" in error_line(run("--show-completion", "tcsh"), ExitCode.USAGE)
