@@ -5,22 +5,35 @@ Front ends and the engine process both build engines here, and only here do back
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.control import FixedController, ThreadTuner, core_count
+from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
+from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
+from localspec.control.measure import measure
 from localspec.drafters.ngram import NgramOptions
 from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
-from localspec.types import EngineInfo
+from localspec.types import EngineInfo, ModelLoad
 
 if TYPE_CHECKING:
     from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
     from localspec.chat import ChatTemplate
     from localspec.drafters.base import Drafter
     from localspec.engine import Engine
+
+__all__ = [
+    "DRAFT_MODEL",
+    "SPEC_TYPES",
+    "EngineOptions",
+    "ModelOptions",
+    "Progress",
+    "RopeOptions",
+    "load",
+    "spec_types",
+]
 
 #: Called with what is being loaded and the share that is done, 0…1; returning False gives up.
 Progress = Callable[[str, float], bool]
@@ -30,23 +43,12 @@ SPEC_TYPES = ("none", DRAFT_MODEL, "ngram-simple")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelOptions:
-    """One model and its context; ``None`` leaves the choice to us or to llama.cpp."""
-
-    path: Path
-    gpu_layers: int | None = None
-    threads: int | None = None
-    threads_batch: int | None = None
-    cache_type_k: str = "f16"
-    cache_type_v: str = "f16"
-
-
-@dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Everything an engine is built from. ``spec_types=None``: the draft model if there is one, n-grams otherwise.
 
     ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
-    ``chat_template`` replaces the one in the file.
+    ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
+    controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file. ``rpc`` are servers (HOST:PORT) whose devices join this machine's.
     """
 
     target: ModelOptions
@@ -59,9 +61,11 @@ class EngineOptions:
     swa_full: bool = True
     sequences: int = 1
     tree_nodes: int = 16
+    measure: bool = True
     ngram: NgramOptions = field(default_factory=NgramOptions)
     chat_template: str | None = None
     log_file: Path | None = None
+    rpc: tuple[str, ...] = ()
 
 
 def load(
@@ -70,7 +74,8 @@ def load(
     """Loads an engine from a path, or from full options.
 
     Raises:
-        UsageError: options that contradict each other or that this build cannot honour.
+        UsageError: options that contradict each other or that this build or machine cannot honour.
+        NetworkError: an RPC server does not answer.
         ModelLoadError, ModelFault, OutOfMemory: a file does not load, computes nonsense or does not fit.
         PairingError: target and draft model do not share a vocabulary.
         Cancelled: ``progress`` returned False.
@@ -109,13 +114,14 @@ class _Loader:
         self._options = options
         self._progress = progress
         self._warnings: list[str] = []
+        self._loads: list[ModelLoad] = []
 
     def load(self) -> Engine:
         from localspec.backends.llamacpp import LlamaTarget, Native, extra_buffers_are_safe
         from localspec.engine import Engine
 
         options = self._options
-        native = Native(options.log_file)
+        native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
@@ -124,6 +130,7 @@ class _Loader:
             target = LlamaTarget(model, self._context(options.target))
             undo.callback(target.close_all)
             template = self._template(model)
+            self._loads.append(target.describe("target"))
             drafters = self._drafters(native, target)
             undo.pop_all()
         if target.caps.n_ctx > target.caps.n_ctx_train:
@@ -144,51 +151,67 @@ class _Loader:
             n_ctx_train=target.caps.n_ctx_train,
             n_vocab=target.caps.n_vocab,
             has_template=template is not None,
+            chat_template=None if template is None else template.source,
             warnings=tuple(self._warnings),
+            loads=tuple(self._loads),
         )
-        tuner = ThreadTuner(core_count()) if options.target.threads is None else None
-        return Engine(target, drafters, template=template, info=info, controller=FixedController(tuner))
+        controller = self._controller(target, drafters)
+        return Engine(target, drafters, template=template, info=info, controller=controller)
+
+    def _controller(self, target: LlamaTarget, drafters: Sequence[Drafter]) -> Controller:
+        """Measures what rows cost, where that is going to be asked."""
+        points: dict[int, float] = {}
+        if drafters and self._options.measure and target.caps.rollback is None:
+            self._progress("target", 1.0)
+            points = measure(target, self._options.tree_nodes + 1)
+        tuner = ThreadTuner(core_count()) if self._options.target.threads is None else None
+        return AutoController(CostCurve(points), tuner)
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)
 
     def _check_offload(self, native: Native) -> None:
-        wanted = [
-            flag
-            for flag, model in (("-ngl", self._options.target), ("-ngld", self._options.draft))
-            if model is not None and model.gpu_layers
-        ]
-        if wanted and not native.can_offload:
-            self._warn(
-                f"{' and '.join(wanted)} ignored: this build of llama.cpp has no GPU support, all layers run on the CPU"
-            )
+        """Refuses what is not there before anything is loaded; hints that lead nowhere are one warning."""
+        if self._options.draft is not None and self._options.draft.lora:
+            raise UsageError("adapters are for the target alone", hint="Merge the adapter into the draft model's file.")
+        by_choice, by_machine = list[str](), list[str]()
+        for flag, model in (("-ngl", self._options.target), ("-ngld", self._options.draft)):
+            if model is not None and not native.devices.chosen(model.devices):
+                ignored = by_choice if model.devices == (CPU_ONLY,) and native.can_offload else by_machine
+                ignored += [name for name in _offload_flags(model, flag) if name not in ignored]
+        for flags, why in (
+            (by_machine, "there is no device to offload to, all layers run on the CPU"),
+            (by_choice, "none as -dev or -devd keeps all layers on the CPU"),
+        ):
+            if flags:
+                *others, last = flags
+                self._warn(f"{', '.join(others)}{' and ' if others else ''}{last} ignored: {why}")
 
     def _context(self, model: ModelOptions) -> LlamaOptions:
         from localspec.backends.llamacpp import LlamaOptions
 
         options = self._options
+        own = {field.name: getattr(model, field.name) for field in fields(model)}
+        own["repack"] = model.repack and self._extra_buffers
         return LlamaOptions(
-            path=model.path,
+            **own,
             n_ctx=options.n_ctx,
             n_batch=options.n_batch,
             n_ubatch=options.n_ubatch,
-            gpu_layers=model.gpu_layers,
-            threads=model.threads,
-            threads_batch=model.threads_batch,
             flash_attn=options.flash_attn,
-            cache_type_k=model.cache_type_k,
-            cache_type_v=model.cache_type_v,
             sequences=options.sequences,
             branches=max(options.tree_nodes - 1, 1),
             outputs=options.sequences * (options.tree_nodes + 1),
             swa_full=options.swa_full,
-            extra_buffers=self._extra_buffers,
         )
 
     def _model(self, native: Native, model: ModelOptions, stage: str) -> LlamaModel:
         from localspec.backends.llamacpp import LlamaModel
 
-        return LlamaModel(native, self._context(model), lambda share: self._progress(stage, share))
+        loaded = LlamaModel(native, self._context(model), lambda share: self._progress(stage, share))
+        for line in loaded.warnings:
+            self._warn(line if stage == "target" else f"the {stage} model: {line}")
+        return loaded
 
     def _drafters(self, native: Native, target: LlamaTarget) -> list[Drafter]:
         makers = {"ngram-simple": self._ngram, DRAFT_MODEL: self._draft_model}
@@ -218,6 +241,8 @@ class _Loader:
                 pairing = pair(target.vocab, model.vocab, draft_name=options.path.name)
                 context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
                 draft = LlamaTarget(model, context)
+                undo.callback(draft.close_all)
+                self._loads.append(draft.describe("draft"))
                 undo.pop_all()
         except (PairingError, Cancelled):
             raise
@@ -236,3 +261,14 @@ class _Loader:
             return ChatTemplate(self._options.chat_template, origin="--chat-template")
         source = model.chat_template
         return ChatTemplate(source, origin=model.path.name) if source else None
+
+
+def _offload_flags(model: ModelOptions, layers: str) -> list[str]:
+    """The flags given for ``model`` that mean nothing where there is only a CPU."""
+    given = {
+        layers: bool(model.gpu_layers),
+        "-sm": model.split_mode is not None,
+        "-mg": model.main_gpu is not None,
+        "-ts": bool(model.tensor_split),
+    }
+    return [flag for flag, is_given in given.items() if is_given]

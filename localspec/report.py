@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from localspec.types import Finished, SpecStats, Timings, TokenInfo
+from localspec.types import EngineInfo, Finished, Placement, SpecStats, Timings, TokenInfo
 
 
 def timings_record(timings: Timings, stats: SpecStats) -> dict[str, Any]:
@@ -48,6 +48,8 @@ def speculation_record(stats: SpecStats) -> dict[str, Any]:
         "draft_ms": _ms(stats.t_draft),
         "verify_ms": _ms(stats.t_verify),
         "host_ms": _ms(stats.t_host),
+        "speedup": stats.speedup,
+        "saved_ms": _ms(stats.t_plain - stats.t_draft - stats.t_verify - stats.t_host) if stats.t_plain else None,
     }
 
 
@@ -96,25 +98,51 @@ def finite(value: Any) -> Any:
     return value
 
 
-def status_line(finished: Finished) -> str:
-    """``142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9``"""
+def status_line(finished: Finished, *, limit: int = -1, guesses: bool = True) -> str:
+    """``142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9``, and why it ended if not by itself.
+
+    ``limit`` is the request's ``max_tokens``; ``guesses`` says whether anything was allowed to be guessed.
+    """
     timings, stats = finished.timings, finished.stats
     parts = [f"{len(finished.ids)} tok"]
     if timings.tokens_per_second is not None:
-        parts.append(f"{timings.tokens_per_second:.3g} tok/s")
+        parts.append(speed(timings.tokens_per_second))
     if stats.alpha is None or stats.acceptance is None or stats.mean_length is None:
-        parts.append("nothing drafted")
+        parts.append("nothing drafted" if guesses else "speculation off")
     else:
         parts += [
             f"α {stats.alpha:.2f}",
             f"accepted {stats.acceptance:.0%} ({stats.accepted}/{stats.draft_n})".replace("%", " %"),
             f"length {stats.mean_length:.1f}",
         ]
+        if stats.speedup is not None:
+            parts.append(f"{stats.speedup:.2f}× plain")
     if timings.cache_n:
         parts.append(f"{timings.cache_n}/{timings.prompt_n} prompt tokens reused")
     if finished.reason != "stop":
-        parts.append({"length": "cut: limit reached", "cancelled": "stopped"}.get(finished.reason, finished.reason))
+        full = "context full" if limit < 0 or len(finished.ids) < limit else f"cut at -n {limit}"
+        parts.append({"length": full, "cancelled": "stopped"}.get(finished.reason, finished.reason))
     return " · ".join(parts)
+
+
+def load_lines(info: EngineInfo) -> list[str]:
+    """What reached the target and the draft model, and where they lie: for ``--dump-load``."""
+    lines: list[str] = []
+    for load in info.loads:
+        rows = [*load.settings, *((f"on {place.device}", placement_text(place)) for place in load.placement)]
+        width = max((len(name) for name, _ in rows), default=0)
+        lines += [f"{load.role}: {load.path}", *(f"  {name:<{width}}  {text}" for name, text in rows)]
+    return lines
+
+
+def placement_text(place: Placement) -> str:
+    """``21 layers, 86.6 MB weights, 8.3 MB cache``"""
+    return f"{place.layers} layers, {place.bytes_weights / 1e6:.1f} MB weights, {place.bytes_cache / 1e6:.1f} MB cache"
+
+
+def speed(rate: float) -> str:
+    """Three digits, and all of a larger number."""
+    return f"{rate:.3g} tok/s" if rate < 1000 else f"{rate:.0f} tok/s"
 
 
 def _ms(seconds: float) -> float:

@@ -31,6 +31,7 @@ _PLAIN_EVERY = 96  # steps of speculation between two plain ones
 _MARGIN = 0.03  # tokens a step that a drafter must win to be switched on
 _BURST = 4  # steps of a trial
 _FEW = 6  # asks that prove nothing
+_READ = 0.2  # a token of prompt takes so much of a pass
 _FIRST_WAIT, _LAST_WAIT = 24, 1024  # tokens between trials
 _FADE = 0.97
 
@@ -86,6 +87,10 @@ class Arm:
         elif self.idle >= self.wait and may_try:
             self.burst = _BURST
 
+    def heir(self) -> Arm:
+        """What another conversation starts from: all that is known, none of it certain."""
+        return Arm(4 * self.alpha, 4.0, on=self.on, burst=self.burst, wait=self.wait, idle=1)
+
     def _back_off(self) -> None:
         self.idle = 1
         self.wait = min(2 * self.wait, _LAST_WAIT)
@@ -114,6 +119,7 @@ class AutoController:
         self._tuner = tuner
         self._beliefs: dict[str, Beliefs] = {}
         self._chats: dict[int, _Chat] = {}
+        self._latest: dict[str, Arm] = {}
         self._ask_s: dict[str, float] = {}  # seconds of an ask
         self._level_s: dict[str, float] = {}  # seconds of one of its levels
         self._host = {False: 0.0, True: 0.0}  # seconds of a step outside passes: plain, with guesses
@@ -145,7 +151,7 @@ class AutoController:
         for name in wish.drafters:
             depth, until = limits.depth, math.inf
             if not self._is_free(name):
-                depth, until = self._depth(chat, name, limits.depth)
+                depth, until = self._depth(chat, name, limits.depth, wish.drafters[name])
             if depth > 0:
                 prices[name] = self._price(wish.seq, name, replace(limits, depth=depth), until)
         return prices
@@ -168,12 +174,16 @@ class AutoController:
     def _is_free(self, name: str) -> bool:
         return self._ask_s.get(name, 0.0) <= _FREE * self.plain_s
 
-    def _depth(self, chat: _Chat, name: str, most: int) -> tuple[int, float]:
+    def _depth(self, chat: _Chat, name: str, most: int, lag: int) -> tuple[int, float]:
         """How deep a drafter that costs passes is asked to guess (0 = not at all), and how many tokens it must be
         worth: where free guesses bring as many, it need not be asked."""
-        arm = chat.arms.setdefault(name, Arm())
+        arm = chat.arms.get(name)
+        if arm is None:
+            arm = chat.arms[name] = self._latest[name].heir() if name in self._latest else Arm()
+        self._latest[name] = arm
         depth, gain = self._best_chain(name, arm.alpha, most)
-        arm.decide(gain, self._ledger.allows_trials)
+        trial_s = (_BURST + _READ * lag) * self._level_s.get(name, 0.0)
+        arm.decide(gain, self._ledger.affords(trial_s))
         if arm.burst > 0:
             return 1, math.inf  # one level says how often guesses hold
         return (depth, gain) if arm.on else (0, 0.0)

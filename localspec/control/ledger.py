@@ -37,9 +37,9 @@ class Ledger:
         """Share of the plain time that was lost over the span; negative where time was saved."""
         return self._spent / self._plain - 1 if self._plain > 0 else 0.0
 
-    @property
-    def allows_trials(self) -> bool:
-        return self._total < _GRACE or self.loss < _ALLOWANCE / 2
+    def affords(self, seconds: float) -> bool:
+        """Whether a trial that costs so much keeps the losses of the span within the allowance."""
+        return self._total < _GRACE or self._spent + seconds <= self._plain * (1 + _ALLOWANCE)
 
     @property
     def caution(self) -> float:

@@ -155,8 +155,8 @@ def test_the_ledger_forgets() -> None:
     for _ in range(300):
         ledger.add(1, 2.0, 1.0)
     assert ledger.loss == pytest.approx(1.0)
-    assert not ledger.allows_trials
+    assert not ledger.affords(0.1)
     for _ in range(300):
         ledger.add(2, 1.0, 2.0)
     assert ledger.loss == pytest.approx(-0.5)
-    assert ledger.allows_trials
+    assert ledger.affords(100.0)

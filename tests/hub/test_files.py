@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import gguf
@@ -64,11 +63,9 @@ def test_a_header_says_what_the_gguf_package_says(model: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_real_header_is_read_in_no_time(gemma: Path) -> None:
+def test_a_real_header_is_read(gemma: Path) -> None:
     """262,144 tokens are stepped over."""
-    start = time.process_time()
     header = read_header(gemma)
-    assert time.process_time() - start < 1
     assert header.architecture == "gemma3"
     assert header.metadata["tokenizer.ggml.tokens"] == Array(262_144)
     assert structure_fault(header, lambda kind: gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]) is None

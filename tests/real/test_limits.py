@@ -10,8 +10,8 @@ import pytest
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, running, together
 
-DEEP = SpecParams(depth=16, nodes=16)
-SQUARE = SpecParams(depth=4, nodes=16, width=4)
+DEEP = SpecParams(depth=16, nodes=16, mode="fixed")
+SQUARE = SpecParams(depth=4, nodes=16, width=4, mode="fixed")
 IGNORE_EOS = SamplingParams(temperature=0.0, seed=1, ignore_eos=True)
 
 
@@ -48,7 +48,7 @@ def test_a_batch_smaller_than_the_tree(random_draft: Path) -> None:
     wish = GenerationRequest(
         tokens=tokens(200),
         sampling=GREEDY,
-        spec=SpecParams(depth=8, nodes=80, width=10),
+        spec=SpecParams(depth=8, nodes=80, width=10, mode="fixed"),
         max_tokens=24,
         trace=True,
     )
@@ -60,7 +60,7 @@ def test_a_batch_smaller_than_the_tree(random_draft: Path) -> None:
 
 def test_physical_batches_smaller_than_the_tree(random_draft: Path) -> None:
     wish = GenerationRequest(
-        tokens=tokens(50), sampling=GREEDY, spec=SpecParams(depth=8, nodes=40, width=8), max_tokens=24
+        tokens=tokens(50), sampling=GREEDY, spec=SpecParams(depth=8, nodes=40, width=8, mode="fixed"), max_tokens=24
     )
     with running(random_draft, random_draft, n_ubatch=16, tree_nodes=40) as engine:
         ours, plain = answer(engine, wish), answer(engine, replace(wish, spec=PLAIN))
@@ -89,7 +89,7 @@ def test_as_many_leaves_as_there_are_ids(random_draft: Path) -> None:
     wish = GenerationRequest(
         tokens=tokens(60),
         sampling=SamplingParams(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0, seed=1),
-        spec=SpecParams(depth=1, nodes=255, width=255),
+        spec=SpecParams(depth=1, nodes=255, width=255, mode="fixed"),
         max_tokens=6,
         trace=True,
     )

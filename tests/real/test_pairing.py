@@ -45,7 +45,11 @@ def test_padding_is_never_proposed(random_draft: Path, write: Write) -> None:
         rows = [np.argsort(-fresh_row(model, text[:n]))[:32] for n in range(2, 20)]
     assert max(map(max, rows)) >= N_VOCAB
     wish = GenerationRequest(
-        tokens=text, sampling=GREEDY, max_tokens=24, trace=True, spec=SpecParams(depth=1, nodes=32, width=32)
+        tokens=text,
+        sampling=GREEDY,
+        max_tokens=24,
+        trace=True,
+        spec=SpecParams(depth=1, nodes=32, width=32, mode="fixed"),
     )
     with running(random_draft, draft, tree_nodes=32) as engine:
         steps = answer(engine, wish).steps

@@ -24,7 +24,9 @@ TEXT = tuple(range(700, 712)) * 3
 
 @pytest.mark.parametrize("types", [("draft-simple",), ("ngram-simple",), ("draft-simple", "ngram-simple")])
 def test_it_answers_as_if_alone(mamba: Path, random_draft: Path, types: tuple[str, ...]) -> None:
-    first = GenerationRequest(tokens=TEXT, sampling=GREEDY, max_tokens=12, spec=SpecParams(depth=4, nodes=8, width=2))
+    first = GenerationRequest(
+        tokens=TEXT, sampling=GREEDY, max_tokens=12, spec=SpecParams(depth=4, nodes=8, width=2, mode="fixed")
+    )
     draft = random_draft if "draft-simple" in types else None
     with running(mamba, draft, spec_types=types) as engine:
         assert engine.info.warnings == (

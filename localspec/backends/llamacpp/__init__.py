@@ -1,12 +1,13 @@
-"""llama.cpp through llama-cpp-python's low-level API: CPU, and partial offload to a GPU.
+"""llama.cpp through llama-cpp-python's low-level API: CPU, and offload to GPUs and RPC servers.
 
 The high-level ``Llama`` class is not used: its ``draft_model`` hook is linear and breaks past ``n_batch`` tokens.
 """
 
 from __future__ import annotations
 
-from localspec.backends.llamacpp.model import LlamaModel, LlamaOptions
+from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.native import InterruptFlag, Native
+from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.selftest import extra_buffers_are_safe
 from localspec.backends.llamacpp.target import LlamaTarget
 

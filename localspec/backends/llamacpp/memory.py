@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localspec.backends.llamacpp.model import LlamaModel, LlamaOptions
+from localspec.backends.llamacpp.model import LlamaModel
+from localspec.backends.llamacpp.options import LlamaOptions
 
 #: Bytes of one cached number, by cache type; block types as bytes per block over numbers per block.
 _BYTES = {

@@ -6,59 +6,29 @@ import ctypes
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.backends.llamacpp.native import Native
+from localspec.backends.llamacpp.adapters import Adapter, load_adapter
+from localspec.backends.llamacpp.devices import BufferType
+from localspec.backends.llamacpp.native import Line, Native
+from localspec.backends.llamacpp.options import LlamaOptions
+from localspec.backends.llamacpp.overrides import idle_overrides
+from localspec.backends.llamacpp.params import Settings, model_params, model_settings
+from localspec.backends.llamacpp.placement import layers_by_device, used_devices
 from localspec.backends.llamacpp.vocab import LlamaVocab
-from localspec.errors import Cancelled, ModelLoadError, OutOfMemory
+from localspec.errors import Cancelled, LocalspecError, ModelLoadError, OutOfMemory, UsageError
 
 #: Called with the share loaded, 0…1; returning False gives up.
 Progress = Callable[[float], bool]
 
-CACHE_TYPES = {
-    "f32": 0,
-    "f16": 1,
-    "bf16": 30,
-    "q8_0": 8,
-    "q4_0": 2,
-    "q4_1": 3,
-    "iq4_nl": 20,
-    "q5_0": 6,
-    "q5_1": 7,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class LlamaOptions:
-    """How one model is loaded and what its context looks like.
-
-    ``n_ctx = 0`` takes the model's own length; ``gpu_layers = None`` leaves the choice to llama.cpp;
-    ``threads = None`` is every core. ``sequences`` conversations and ``branches`` further tree branches share one
-    cache; ``outputs`` rows of a pass may have logits. ``extra_buffers`` repacks weights for this CPU.
-    """
-
-    path: Path
-    n_ctx: int = 0
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    gpu_layers: int | None = None
-    threads: int | None = None
-    threads_batch: int | None = None
-    flash_attn: str = "auto"
-    cache_type_k: str = "f16"
-    cache_type_v: str = "f16"
-    sequences: int = 1
-    branches: int = 31
-    outputs: int = 32
-    swa_full: bool = True
-    extra_buffers: bool = True
-
 
 class LlamaModel:
-    """Weights and vocabulary of one file; contexts are made from it.
+    """Weights, vocabulary and adapters of one model; contexts are made from it.
+
+    ``lines`` is what llama.cpp logged while it loaded; ``warnings`` are lines for the user.
 
     Raises:
+        UsageError: a device or a buffer that is not there, or that cannot do what is asked of it.
         ModelLoadError: the file is missing, damaged or not supported; the reason is llama.cpp's own.
         OutOfMemory: it does not fit.
         Cancelled: ``progress`` returned False.
@@ -66,11 +36,16 @@ class LlamaModel:
 
     def __init__(self, native: Native, options: LlamaOptions, progress: Progress | None = None) -> None:
         check_file(options.path)
+        for path, _ in options.lora:
+            check_file(path, "--lora")
         lib = native.lib
-        params = lib.llama_model_default_params()
-        if options.gpu_layers is not None:
-            params.n_gpu_layers = options.gpu_layers
-        params.use_extra_bufts = options.extra_buffers
+        self.path = options.path
+        self.native = native
+        self.handle = None
+        self.adapters: tuple[Adapter, ...] = ()
+        self._params = model_params(native, options)
+        self._servers = tuple({one.server for one in self._params.devices if one.server})
+        params = self._params.struct
         stopped: BaseException | None = None
 
         def on_progress(share: float, _data: object) -> bool:
@@ -84,16 +59,42 @@ class LlamaModel:
 
         callback = lib.llama_progress_callback(on_progress)
         params.progress_callback = callback
-        with native.log.captured() as lines:
-            self.handle = lib.llama_model_load_from_file(os.fsencode(options.path), params)
-        if stopped is not None:
+        self.native.connections.update(self._servers)
+        try:
+            with native.log.captured() as lines:
+                self.handle = lib.llama_model_load_from_file(os.fsencode(options.path), params)
+            if stopped is not None:
+                raise stopped
+            if not self.handle:
+                raise load_error(options.path, lines)
+            with native.log.captured() as more:
+                self.adapters = self._load_adapters(options)
+        except BaseException:
             self.free()
-            raise stopped
-        if not self.handle:
-            raise load_error(options.path, lines)
-        self.path = options.path
-        self.native = native
+            raise
+        self.lines = [*lines, *more]
+        self.warnings = (*idle_overrides(options, lines), *_unlocked(lines))
         self.vocab = LlamaVocab(lib, lib.llama_model_get_vocab(self.handle))
+
+    def _load_adapters(self, options: LlamaOptions) -> tuple[Adapter, ...]:
+        return tuple(load_adapter(self.native, self.handle, path, scale) for path, scale in options.lora)
+
+    def settings(self) -> Settings:
+        """What reached llama.cpp, by name."""
+        native = model_settings(self.native, self._params.struct, used_devices(self.lines))
+        return (*native, ("lora", ",".join(f"{one.path}:{one.scale:g}" for one in self.adapters) or "none"))
+
+    @property
+    def buffer_types(self) -> list[BufferType]:
+        """What its weights and caches can lie in."""
+        return self.native.devices.buffer_types(self._params.devices)
+
+    @property
+    def cpu_share(self) -> float:
+        """Share of the layers that are on the CPU, 0…1."""
+        layers = layers_by_device(self.lines)
+        # The output layer, which has no cache, is the last to stay: it is among these only if all are.
+        return min(layers["CPU"] / self.n_layer, 1.0) if layers else 1.0
 
     @property
     def n_ctx_train(self) -> int:
@@ -142,21 +143,25 @@ class LlamaModel:
         return buffer.value.decode("utf-8", "replace") if n >= 0 else None
 
     def free(self) -> None:
+        """Its contexts must be gone; adapters go with it."""
         if self.handle:
             self.native.lib.llama_model_free(self.handle)
             self.handle = None
+        self.adapters = ()
+        self.native.connections.subtract(self._servers)
+        self._servers = ()
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, flag: str = "-m / -md") -> None:
     """Says what is wrong with a path before native code meets it.
 
     Raises:
-        ModelLoadError: no such file, a directory, unreadable, or not GGUF at all.
+        ModelLoadError: no such file, a directory, unreadable, not GGUF at all, or of the other byte order.
     """
-    hint = "Check the path given to -m / -md."
+    hint = f"Check the path given to {flag}."
     try:
         with path.open("rb") as file:
-            magic = file.read(4)
+            magic, version = file.read(4), file.read(4)
     except FileNotFoundError:
         raise ModelLoadError(f"{path} does not exist", hint=hint) from None
     except IsADirectoryError:
@@ -168,9 +173,14 @@ def check_file(path: Path) -> None:
             f"{path} is not a GGUF file (it starts with {magic!r})",
             hint="Download it again, or convert the model to GGUF first.",
         )
+    if len(version) == 4 and version[:2] == b"\0\0" != version[2:]:  # versions are small numbers
+        raise ModelLoadError(
+            f"{path} is a GGUF file of the other byte order (big-endian)",
+            hint="Get one for this kind of processor, or convert it.",
+        )
 
 
-def load_error(path: Path, lines: list[tuple[int, str]]) -> ModelLoadError | OutOfMemory:
+def load_error(path: Path, lines: list[Line]) -> LocalspecError:
     """The error for a load that failed, with the reason llama.cpp logged."""
     said = [text.strip() for level, text in lines if level >= logging.ERROR and text.strip()]
     if any("alloc" in text or "out of memory" in text for text in said):
@@ -179,8 +189,18 @@ def load_error(path: Path, lines: list[tuple[int, str]]) -> ModelLoadError | Out
             hint="Use a smaller quantisation or fewer -ngl layers.",
         )
     reason = said[0].split("error loading model: ")[-1] if said else "llama.cpp gave no reason"
-    reason = reason.split(": ", 1)[-1] if reason.startswith(("llama_", "gguf_")) else reason
+    reason = reason.split(": ", 1)[-1] if reason.startswith(("llama_", "gguf_", "make_")) else reason
+    if "split buffers" in reason:
+        return UsageError(f"-sm row: {reason}", hint="Use -sm layer, or other devices (-dev).")
+    if "regex" in reason or "regular expression" in reason:
+        return UsageError(f"a pattern of -ot or -otd cannot be read: {reason}", hint="It is a regular expression.")
     return ModelLoadError(
         f"{path.name} cannot be loaded: {reason}",
         hint="The file is damaged or too new for this build: download it again or update localspec.",
     )
+
+
+def _unlocked(lines: list[Line]) -> list[str]:
+    """A line for the user where memory could not be locked; llama.cpp goes on without."""
+    failed = any("failed to mlock" in text or "mlock not supported" in text for _, text in lines)
+    return ["--mlock: the system does not let so much memory be locked (ulimit -l), it may be swapped out"] * failed

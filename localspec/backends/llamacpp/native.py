@@ -11,8 +11,8 @@ import ctypes
 import logging
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,9 +25,10 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 import llama_cpp
-import llama_cpp._ggml as _ggml
 import llama_cpp.llama_cpp as lib
 
+from localspec.backends.llamacpp.devices import Devices
+from localspec.backends.llamacpp.servers import join
 from localspec.errors import UsageError
 
 log = logging.getLogger("localspec.native")
@@ -36,7 +37,7 @@ log.addHandler(logging.NullHandler())
 # GGML_LOG_LEVEL_*: 5 continues the line before.
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 
-_GPU_TYPES = (1, 2)  # GGML_BACKEND_DEVICE_TYPE_GPU and _IGPU
+Line = tuple[int, str]  # logging level, text
 
 
 class NativeLog:
@@ -46,7 +47,7 @@ class NativeLog:
         self._lock = threading.Lock()
         self._level = logging.DEBUG
         self._part = ""
-        self._recent: deque[tuple[int, str]] = deque(maxlen=400)
+        self._readers: list[list[Line]] = []
         self._callback = llama_cpp.llama_log_callback(self._on_text)
 
     def install(self) -> None:
@@ -58,20 +59,21 @@ class NativeLog:
             self._part += text.decode("utf-8", "replace")
             *lines, self._part = self._part.split("\n")
             for line in lines:
-                self._recent.append((self._level, line))
+                for reader in self._readers:
+                    reader.append((self._level, line))
                 log.log(self._level, "%s", line)
 
     @contextmanager
-    def captured(self) -> Iterator[list[tuple[int, str]]]:
-        """Collects the lines logged inside the block: (logging level, text)."""
+    def captured(self) -> Iterator[list[Line]]:
+        """Collects the lines logged inside the block, those of llama.cpp's debug level too."""
+        lines: list[Line] = []
         with self._lock:
-            self._recent.clear()
-        lines: list[tuple[int, str]] = []
+            self._readers.append(lines)
         try:
             yield lines
         finally:
             with self._lock:
-                lines.extend(self._recent)
+                self._readers = [reader for reader in self._readers if reader is not lines]
 
 
 @cache
@@ -80,16 +82,35 @@ def _process_log() -> NativeLog:
     return NativeLog()
 
 
-class Native:
-    """llama.cpp, initialised. ``log_file`` gets its log, appended; ``None``: nowhere but `logging`."""
+@cache
+def _process_connections() -> Counter[str]:
+    """RPC servers by the number of loaded models that hold a line to them: ggml keeps one a server and process."""
+    return Counter()
 
-    def __init__(self, log_file: Path | None = None) -> None:
+
+class Native:
+    """llama.cpp, initialised.
+
+    ``log_file`` gets its log, appended; ``None``: nowhere but `logging`. ``rpc`` are servers (HOST:PORT) whose devices
+    may be used.
+
+    Raises:
+        UsageError: the log file cannot be written, a server is not named as HOST:PORT, or this build has no RPC.
+        NetworkError: a server does not answer.
+    """
+
+    def __init__(self, log_file: Path | None = None, rpc: Sequence[str] = ()) -> None:
         self.lib: Any = lib
         self.log = _process_log()
         self.log.install()
         if log_file is not None:
             _log_to(log_file)
         lib.llama_backend_init()
+        self.connections = _process_connections()
+        # Through libllama, not the binding's own ggml: wheels turn links into copies, so that one is loaded twice, and
+        # what is registered with one copy is unknown to the other.
+        join(lib._lib, self.library_path, rpc, tuple(+self.connections))
+        self.devices = Devices(lib._lib, rpc)
 
     @cached_property
     def row_address(self) -> Callable[[Any, int], int]:
@@ -107,11 +128,7 @@ class Native:
     @property
     def can_offload(self) -> bool:
         """Whether there is a GPU, here or behind an RPC server. llama.cpp's own answer is about the build alone."""
-        ggml = _ggml.libggml
-        device, kind = ggml["ggml_backend_dev_get"], ggml["ggml_backend_dev_type"]
-        device.argtypes, device.restype = [ctypes.c_size_t], ctypes.c_void_p
-        kind.argtypes = [ctypes.c_void_p]
-        return any(kind(device(i)) in _GPU_TYPES for i in range(ggml["ggml_backend_dev_count"]()))
+        return bool(self.devices.offload())
 
 
 def _log_to(path: Path) -> None:

@@ -161,14 +161,15 @@ def write_tiny_model(path: Path, *, width: int = 256) -> None:
 
 def _decode_tiny_model(*, extra_buffers: bool) -> None:
     from localspec.backends.base import Work
-    from localspec.backends.llamacpp.model import LlamaModel, LlamaOptions
+    from localspec.backends.llamacpp.model import LlamaModel
+    from localspec.backends.llamacpp.options import LlamaOptions
     from localspec.backends.llamacpp.target import LlamaTarget
     from localspec.spec.tree import TokenTree
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tiny.gguf"
         write_tiny_model(path)
-        options = LlamaOptions(path, n_ctx=64, n_batch=32, branches=1, outputs=32, extra_buffers=extra_buffers)
+        options = LlamaOptions(path, n_ctx=64, n_batch=32, branches=1, outputs=32, repack=extra_buffers)
         # Making the target decodes one row; many rows take other kernels.
         target = LlamaTarget(LlamaModel(Native(), options), options)
         target.forward([Work(target.open(), TokenTree.chain([1] * 16))])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,17 +11,17 @@ import numpy as np
 from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
-from localspec.backends.llamacpp.memory import available_bytes, cache_bytes
-from localspec.backends.llamacpp.model import CACHE_TYPES, LlamaModel, LlamaOptions
+from localspec.backends.llamacpp.context import LlamaContext
+from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.native import InterruptFlag
+from localspec.backends.llamacpp.options import LlamaOptions
+from localspec.backends.llamacpp.placement import placement
 from localspec.backends.llamacpp.vocab import LlamaVocab
-from localspec.control.threads import core_count
-from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory, UsageError
+from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
+from localspec.types import ModelLoad
 
-_FLASH = {"auto": -1, "off": 0, "on": 1}
-ROOM = 0.9  # share of the free memory that a cache may take; buffers and the rest of the machine want some
 NO_ROOM = 1  # llama_decode's code where the cache lacks cells; it is unchanged then
 FEW = 8  # rows up to here are written one by one, more of a chain as arrays
 NAN_HINT = "The file is damaged: compare its checksum or download it again."
@@ -48,7 +47,8 @@ class LlamaTarget:
         branches = min(options.branches, 255 - options.sequences) if self._shares else 0
         n_ids = options.sequences + branches
         waste = n_ids if self._shares else None
-        self._ctx = self._make_context(model, options, n_ids if waste is None else n_ids + 1)
+        self._context = LlamaContext(model, options, n_ids if waste is None else n_ids + 1, self._flag)
+        self._ctx = self._context.handle
         self._memory = CacheMemory(self._lib, self._lib.llama_get_memory(self._ctx))
         self._pool = IdPool(n_ids, waste=waste)
         self._seqs: dict[int, Branches] = {}
@@ -74,51 +74,6 @@ class LlamaTarget:
             self.close_all()
             raise
 
-    @staticmethod
-    def _check_room(model: LlamaModel, options: LlamaOptions) -> None:
-        """llama.cpp fills a cache with zeros when it makes it: too large a one ends the process, without a word."""
-        wanted, there = cache_bytes(model, options), available_bytes()
-        on_the_cpu = not (model.native.can_offload and options.gpu_layers != 0)
-        if on_the_cpu and there is not None and wanted > ROOM * there:
-            raise OutOfMemory(
-                f"a context of {options.n_ctx or model.n_ctx_train} tokens of {model.path.name} needs"
-                f" {wanted / 1e9:.1f} GB, {there / 1e9:.1f} GB are free",
-                hint="Use a smaller -c, or a smaller cache type (-ctk, -ctv).",
-            )
-
-    def _make_context(self, model: LlamaModel, options: LlamaOptions, n_ids: int) -> Any:
-        self._check_room(model, options)
-        # llama.cpp aborts where fewer rows may have logits than there are sequence ids.
-        outputs = max(options.outputs, n_ids)
-        params = self._lib.llama_context_default_params()
-        params.n_ctx = options.n_ctx
-        params.n_batch = max(options.n_batch, outputs)
-        params.n_ubatch = min(options.n_ubatch, params.n_batch)
-        params.n_seq_max = n_ids
-        params.n_outputs_max = outputs
-        params.n_threads = options.threads or core_count()
-        params.n_threads_batch = options.threads_batch or params.n_threads
-        params.flash_attn_type = _FLASH[options.flash_attn]
-        params.type_k = CACHE_TYPES[options.cache_type_k]
-        params.type_v = CACHE_TYPES[options.cache_type_v]
-        params.abort_callback = self._flag.callback
-        params.abort_callback_data = self._flag.data
-        params.swa_full = options.swa_full
-        params.kv_unified = True
-        params.no_perf = True
-        with model.native.log.captured() as lines:
-            ctx = self._lib.llama_init_from_model(model.handle, params)
-        if ctx:
-            return ctx
-        said = [text.strip() for level, text in lines if level >= logging.ERROR]
-        if any("quantized V cache" in text for text in said):
-            raise UsageError("a quantised value cache (-ctv) needs flash attention", hint="Use -fa on, or -ctv f16.")
-        raise OutOfMemory(
-            f"no room for a context of {params.n_ctx or model.n_ctx_train} tokens of {model.path.name}"
-            + (f" ({said[0]})" if said else ""),
-            hint="Use a smaller -c, -b or --spec-tree-nodes.",
-        )
-
     def _check_first_pass(self) -> None:
         """A bit-rotted file loads and computes NaN with return code 0; better said now than token 0 for ever."""
         seq = self.open()
@@ -140,6 +95,15 @@ class LlamaTarget:
     @property
     def model(self) -> LlamaModel:
         return self._model
+
+    def describe(self, role: str) -> ModelLoad:
+        """How it was loaded and where it lies."""
+        return ModelLoad(
+            role=role,
+            path=str(self._model.path),
+            settings=(*self._model.settings(), *self._context.settings()),
+            placement=placement([*self._model.lines, *self._context.lines], self._model.buffer_types),
+        )
 
     def open(self) -> int:
         if len(self._seqs) >= self._caps.max_sequences:
