@@ -48,7 +48,8 @@ class EngineOptions:
 
     ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
     ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
-    controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file. ``rpc`` are servers (HOST:PORT) whose devices join this machine's.
+    controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
+    ``rpc`` are servers (HOST:PORT) whose devices join this machine's.
     """
 
     target: ModelOptions

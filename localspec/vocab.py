@@ -11,6 +11,10 @@ from localspec.errors import PairingError
 class Vocab(Protocol):
     """A tokenizer, read-only. Ids run from 0 to ``n_tokens - 1``."""
 
+    def __hash__(self) -> int:
+        """What is worked out of a vocabulary may be kept by it."""
+        ...
+
     @property
     def n_tokens(self) -> int: ...
 

@@ -31,6 +31,7 @@ _PLAIN_EVERY = 96  # steps of speculation between two plain ones
 _MARGIN = 0.03  # tokens a step that a drafter must win to be switched on
 _BURST = 4  # steps of a trial
 _FEW = 6  # asks that prove nothing
+_FAR = 0.3  # share of a row's price under which a guess is not made
 _READ = 0.2  # a token of prompt takes so much of a pass
 _FIRST_WAIT, _LAST_WAIT = 24, 1024  # tokens between trials
 _FADE = 0.97
@@ -126,6 +127,7 @@ class AutoController:
         self._ledger = Ledger()
         self._tokens = self._seconds = 0.0  # fading sums: their ratio is the rate
         self._sharers = 1
+        self._rate = 0.0  # of this step
         self._notices: list[tuple[int, str]] = []
 
     @property
@@ -136,6 +138,7 @@ class AutoController:
 
     def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
         self._sharers = len(wishes)
+        self._rate = self._find_rate()
         return [self._prices(wish) for wish in wishes]
 
     def _prices(self, wish: Wish) -> Mapping[str, Price]:
@@ -166,10 +169,13 @@ class AutoController:
 
     def _price(self, seq: int, name: str, limits: Limits, until: float) -> Price:
         table = self._beliefs.setdefault(name, Beliefs()).table(seq)
-        # Making a guess costs nothing more once the pass is paid, and judging it teaches: which of them are worth a row
-        # is settled when all are there. Another pass must pay for a row too.
+        # Which guesses are worth a row is settled when all are there; one that is far from it need not be made. Another
+        # pass must pay for a row too.
+        row = min(self._extra(n) / n for n in (1, 3, 7))
         level = self._level_s.get(name, 0.0)
-        return Price(limits, 0.0, level + self._extra(1) if level else 0.0, 1 / self._rate, table, until)
+        if self._is_free(name):
+            return Price(limits, _FAR * row, 0.0, 1 / self._rate, table, until)
+        return Price(limits, 0.0, level + row, 1 / self._rate, table, until)
 
     def _is_free(self, name: str) -> bool:
         return self._ask_s.get(name, 0.0) <= _FREE * self.plain_s
@@ -206,8 +212,7 @@ class AutoController:
         """Seconds that a token takes without guesses, now."""
         return (self._curve.seconds(self._sharers) + self._host[False]) / self._sharers
 
-    @property
-    def _rate(self) -> float:
+    def _find_rate(self) -> float:
         """Tokens a second: what a second is worth. Never less than plain decoding brings."""
         plain = 1 / max(self.plain_s, 1e-9)
         return max(self._tokens / self._seconds, plain) if self._seconds > 0 else plain

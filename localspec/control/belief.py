@@ -71,19 +71,21 @@ class Beliefs:
         # At first a score is worth half what it says, and half what guesses of this drafter were worth so far.
         self._overall = Counts(0.99, lambda at: (_MIDDLES[at] + self._overall.rate) / 2)
         self._mine: dict[int, Chat] = {}
-
-    def forget(self, seq: int) -> None:
-        self._mine.pop(seq, None)
+        self._tables: dict[int, tuple[float, ...]] = {}  # until something is learnt
 
     def table(self, seq: int) -> tuple[float, ...]:
         """Bin → probability that such a guess holds, in conversation ``seq``."""
-        counts: Counts | Chat = self._mine.get(seq, self._overall)
-        return tuple(counts.chance(at) for at in range(BINS))
+        table = self._tables.get(seq)
+        if table is None:
+            counts: Counts | Chat = self._mine.get(seq, self._overall)
+            table = self._tables[seq] = tuple(counts.chance(at) for at in range(BINS))
+        return table
 
     def learn(self, seq: int, tree: TokenTree, tokens: tuple[int, ...]) -> tuple[int, int]:
         """Judges a proposal along the tokens that came, verified or not: every child of a node on the way was tried.
         Returns how deep the way went, and the edges tried on it."""
         mine = self._mine.setdefault(seq, Chat(self._overall))
+        self._tables.pop(seq, None)
         node: int | None = 0
         depth = tried = 0
         for token in tokens:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 
-_FAST, _SLOW = 0.15, 0.05  # how far a surprising pass moves the level, and the shape
+_FAST, _SLOW = 0.15, 0.05  # how far a surprising pass moves the level, and the shape (faster at first)
 _LARGEST_SURPRISE = 2.0  # a pass that was pushed aside once says nothing about the next
 
 
@@ -23,13 +23,19 @@ class CostCurve:
 
     def __init__(self, points: Mapping[int, float] | None = None) -> None:
         self._points = dict(sorted((points or {}).items()))
+        self._bases: list[float] = []  # by rows, filled as asked for
         self._shape: dict[int, float] = {}
+        self._seen: Counter[int] = Counter()
         self._level = 1.0
         self._lately: deque[int] = deque(maxlen=64)
 
     def seconds(self, rows: int) -> float:
         """Expected seconds of a pass of ``rows``; 0 while nothing is known."""
-        return self._base(rows) * self._shape.get(rows, 1.0) * self._level
+        if not self._points:
+            return 0.0
+        while len(self._bases) <= rows:
+            self._bases.append(self._base(len(self._bases)))
+        return self._bases[rows] * self._shape.get(rows, 1.0) * self._level
 
     def observe(self, rows: int, seconds: float) -> None:
         """One pass."""
@@ -40,12 +46,11 @@ class CostCurve:
         self._level *= surprise**_FAST
         self._lately.append(rows)
         if len(set(self._lately)) > 1:  # with one count alone, shape and level cannot be told apart
-            self._shape[rows] = self._shape.get(rows, 1.0) * surprise**_SLOW
+            self._seen[rows] += 1
+            self._shape[rows] = self._shape.get(rows, 1.0) * surprise ** max(_SLOW, 1 / (self._seen[rows] + 2))
 
     def _base(self, rows: int) -> float:
         """Between measured points a straight line; beyond them the last two points go on, at least flat."""
-        if not self._points:
-            return 0.0
         known = list(self._points)
         if len(known) == 1:
             # A guess until more is known: two thirds of a pass are the weights, read once for all rows.

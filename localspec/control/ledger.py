@@ -43,5 +43,5 @@ class Ledger:
 
     @property
     def caution(self) -> float:
-        """Factor on costs: after losses only clear gains are taken."""
-        return 1.0 if self._total < _GRACE or self.loss < _ALLOWANCE / 2 else 1.25
+        """Factor on costs: after losses only clear gains are taken, twice the price after a loss of 4 %."""
+        return 1.0 if self._total < _GRACE else 1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0)

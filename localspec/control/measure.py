@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from statistics import median
 
 from localspec.backends.base import Target, Work
 from localspec.spec.tree import TokenTree
@@ -13,8 +12,8 @@ _ROUNDS = 3
 
 
 def measure(target: Target, most: int, *, budget_s: float = 1.0) -> dict[int, float]:
-    """Rows → seconds of a pass, for 1, 2, 4, … up to ``most`` rows at a short context. In rounds over all counts, so
-    that a neighbour's burst falls on all of them; takes about ``budget_s``, two rounds at least.
+    """Rows → seconds of a pass, for 1, 2, 3, … up to ``most`` rows at a short context: the least of some rounds over
+    all counts, since neighbours only ever make a pass slower. Takes about ``budget_s``, two rounds at least.
 
     Raises:
         EngineError: a pass failed.
@@ -36,4 +35,4 @@ def measure(target: Target, most: int, *, budget_s: float = 1.0) -> dict[int, fl
                 target.commit(seq, ())
     finally:
         target.close(seq)
-    return {n: median(spent) for n, spent in times.items()}
+    return {n: min(spent) for n, spent in times.items()}

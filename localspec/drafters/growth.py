@@ -96,9 +96,7 @@ class Growth:
         return [
             (token, score)
             for token, score in self._states[node].guesses(row, limits.width, allowed=self._pairing.common)
-            if score >= limits.p_min
-            and token not in self._pairing.barred
-            and price.pays(reach * price.believed(score))
+            if score >= limits.p_min and token not in self._pairing.barred and price.pays(reach * price.believed(score))
         ]
 
     def _drawn_children(self, node: int, row: Row) -> list[tuple[int, float]]:

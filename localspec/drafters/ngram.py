@@ -8,7 +8,7 @@ merged into one tree, weighted by how long the match is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from localspec.backends.base import Rows
 from localspec.control.price import Price
@@ -62,14 +62,6 @@ class NgramIndex:
         return [end for end in self._ends.get(tuple(tokens[-self._n :]), ()) if end < here]
 
 
-@dataclass(slots=True)
-class _Branch:
-    """A node of the trie of continuations."""
-
-    weight: float = 0.0
-    children: dict[int, _Branch] = field(default_factory=dict)
-
-
 class NgramSimple:
     """Guesses what followed the last time. State is one index a conversation."""
 
@@ -103,11 +95,8 @@ class NgramSimple:
         if len(places) < self._options.min_hits:
             return Draft.nothing(ask)
         depth = min(ask.price.limits.depth, self._options.size_m)
-        trie = _Branch()
-        for place in places[-self._options.places :]:
-            weight = float(self._match_length(tokens, place))
-            _grow(trie, tokens[place + 1 : min(place + 1 + depth, len(tokens))], weight)
-        return Draft(_tree(trie, tokens[-1], ask.price))
+        recent = [(place, float(self._match_length(tokens, place))) for place in places[-self._options.places :]]
+        return Draft(_tree(tokens, recent, depth, ask.price))
 
     def _match_length(self, tokens: Sequence[int], place: int, longest: int = 32) -> int:
         """How many tokens before ``place`` and before the end of the text are the same."""
@@ -135,32 +124,33 @@ class NgramSimple:
         self._indexes.clear()
 
 
-def _grow(trie: _Branch, tokens: Sequence[int], weight: float) -> None:
-    for token in tokens:
-        trie = trie.children.setdefault(token, _Branch())
-        trie.weight += weight
+def _tree(tokens: Sequence[int], places: Sequence[tuple[int, float]], depth: int, price: Price) -> TokenTree:
+    """What followed ``places`` (position, weight), as a tree of up to ``depth`` levels over the last token.
 
-
-def _tree(trie: _Branch, pending: int, price: Price) -> TokenTree:
-    """The continuations as a tree. A child's score is its share of the weight, less one unit of doubt: a single
-    match of length L is believed to L / (L + 1)."""
+    A child's score is its share of the weight, less one unit of doubt: a single match of length L is believed to
+    L / (L + 1). The first level is proposed at any price: whether such guesses hold is learnt for free.
+    """
     limits = price.limits
-    tokens, parents, scores = [pending], [-1], [1.0]
-    level = [(0, trie, 1.0)]
-    while level:
-        deeper = []
-        for node, branch, reach in level:
-            total = sum(child.weight for child in branch.children.values()) + 1.0
-            best = sorted(branch.children.items(), key=lambda item: -item[1].weight)[: limits.width]
-            for token, child in best:
-                score = child.weight / total
+    guesses, parents, scores = [tokens[-1]], [-1], [1.0]
+    level: list[tuple[int, Sequence[tuple[int, float]], float]] = [(0, places, 1.0)]
+    for _ in range(depth):
+        deeper: list[tuple[int, Sequence[tuple[int, float]], float]] = []
+        for node, ends, reach in level:
+            followers: dict[int, list[tuple[int, float]]] = {}
+            for end, weight in ends:
+                if end + 1 < len(tokens):
+                    followers.setdefault(tokens[end + 1], []).append((end + 1, weight))
+            weights = {token: sum(weight for _, weight in found) for token, found in followers.items()}
+            total = sum(weights.values()) + 1.0
+            for token in sorted(weights, key=lambda token: -weights[token])[: limits.width]:
+                score = weights[token] / total
                 believed = reach * price.believed(score)
-                if score < limits.p_min or not price.pays(believed):
+                if score < limits.p_min or (node and not price.pays(believed)):
                     continue
-                deeper.append((len(tokens), child, believed))
-                tokens.append(token)
+                deeper.append((len(guesses), followers[token], believed))
+                guesses.append(token)
                 parents.append(node)
                 scores.append(score)
         level = deeper
-    tree = TokenTree(tuple(tokens), tuple(parents), tuple(scores), ("",) + (NAME,) * (len(tokens) - 1))
+    tree = TokenTree.grown(guesses, parents, scores, ("",) + (NAME,) * (len(guesses) - 1))
     return tree.top(limits.nodes, limits.leaves)

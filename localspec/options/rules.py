@@ -104,8 +104,8 @@ class _Rules:
         values = self._values
         if values["draft_n_min"] > depth(values):
             cites = [
-                self._origin(name).cite(self._options[name].flag, values[name])
-                for name in ("draft_n_min", "draft_n_max")
+                self._origin(name).cite(self._options[name].flag, value)
+                for name, value in (("draft_n_min", values["draft_n_min"]), ("draft_n_max", depth(values)))
             ]
             raise UsageError(
                 f"{cites[0]} is more than {cites[1]}",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.factories import BELL, BRACKETS, C1, ESCAPE
-from tests.cli.support import FAKE, Terminal, children, run
+from tests.cli.support import FAKE, TAKEN, Terminal, children, error_line, plain, run, shell
 
 CHAT = ("chat", "-m", "fake.gguf", "-s", "3", "-n", "20", "--ignore-eos")
 LONG = ("chat", "-m", "fake.gguf", "-s", "3", "-n", "300", "--ignore-eos")
@@ -22,9 +21,9 @@ def chat(*arguments: str, stdout: int | None = None) -> Terminal:
 
 def ask(terminal: Terminal, text: str) -> str:
     """Sends a line; what is on the screen after it, up to the next prompt."""
-    terminal.send(text.encode() + b"\n")
-    terminal.until(b"\r\n")
-    return terminal.prompt().decode()
+    terminal.send(text.encode() + b"\r")
+    terminal.until(TAKEN)
+    return plain(terminal.prompt())
 
 
 def leave(terminal: Terminal, keys: bytes = b"\x04") -> int:
@@ -37,10 +36,20 @@ def engine_of(terminal: Terminal) -> int:
     return child
 
 
+def stop(terminal: Terminal, question: str) -> str:
+    """Asks, and presses ctrl-c once a part of the answer is there."""
+    terminal.send(question.encode() + b"\r")
+    terminal.until(TAKEN)
+    terminal.until(b"k")
+    terminal.send(b"\x03")
+    return plain(terminal.prompt())
+
+
 def test_two_turns_reuse_the_prefix() -> None:
     with chat() as terminal:
-        greeting = terminal.prompt().decode()
+        greeting = plain(terminal.prompt())
         assert "guesses from ngram-simple · context 512" in greeting
+        assert max(map(len, greeting.replace("\r", "\n").splitlines())) <= 80
         assert "reused" not in ask(terminal, "abc")
         assert "prompt tokens reused" in ask(terminal, "def")
         assert leave(terminal) == 0
@@ -50,16 +59,19 @@ def test_progress_is_gone_when_the_model_is_there() -> None:
     with chat() as terminal:
         seen = terminal.prompt().decode()
         assert leave(terminal) == 0
-    shown = seen[: seen.index("FakeTarget") if "FakeTarget" in seen else seen.index("Slow")]
+    shown = seen[: seen.index("Slow")]
     assert shown.count("50%") == 1
-    assert shown.rsplit("\r", 2)[1].strip() == ""
+    assert plain(shown.rsplit("\r", 2)[1].encode()).strip() == ""
 
 
-@pytest.mark.parametrize(("keys", "code"), [(b"\x04", 0), (b"/exit\n", 0), (b"/quit\n", 0)])
+@pytest.mark.parametrize(("keys", "code"), [(b"\x04", 0), (b"/exit\r", 0), (b"/quit\r", 0)])
 def test_ways_to_leave(keys: bytes, code: int) -> None:
     with chat() as terminal:
+        before = terminal.modes()
         terminal.prompt()
+        assert terminal.modes() != before
         assert leave(terminal, keys) == code
+        assert terminal.modes() == before
 
 
 def test_ctrl_c_at_the_prompt_warns_once() -> None:
@@ -67,42 +79,51 @@ def test_ctrl_c_at_the_prompt_warns_once() -> None:
     with chat() as terminal:
         terminal.prompt()
         terminal.send(b"\x03")
-        terminal.until(b"ctrl-d, leaves")
-        time.sleep(0.3)
+        assert "ctrl-c again, or ctrl-d, leaves" in plain(terminal.prompt())
         assert leave(terminal, b"\x03") == 130
+
+
+def test_ctrl_c_clears_the_line_and_the_history_has_it() -> None:
+    with chat() as terminal:
+        terminal.prompt()
+        terminal.send(b"abc\x03")
+        assert "leaves" in plain(terminal.prompt())
+        assert "20 tok" in ask(terminal, "\x1b[A")  # the key up
+        assert leave(terminal) == 0
+
+
+@pytest.mark.parametrize("at", ["prompt", "answer"])
+def test_sigterm_gives_the_terminal_back(at: str) -> None:
+    with chat(*LONG) as terminal:
+        before = terminal.modes()
+        terminal.prompt()
+        if at == "answer":
+            terminal.send(b"abc\r")
+            terminal.until(b"kk")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end()[0] == 143
+        assert terminal.modes() == before
 
 
 def test_ctrl_c_stops_an_answer_and_the_chat_goes_on() -> None:
     with chat(*LONG) as terminal:
         terminal.prompt()
-        terminal.send(b"abc\n")
-        terminal.until(b"\r\n")
-        time.sleep(1)
-        terminal.send(b"\x03")
-        assert "· stopped" in terminal.prompt().decode()
-        assert "prompt tokens reused" in ask_and_stop(terminal)
+        assert "· stopped" in stop(terminal, "abc")
+        assert "prompt tokens reused" in stop(terminal, "def")
+        assert ", 2 exchanges" in ask(terminal, "/ctx")
         assert leave(terminal) == 0
-
-
-def ask_and_stop(terminal: Terminal) -> str:
-    terminal.send(b"def\n")
-    terminal.until(b"\r\n")
-    time.sleep(0.5)
-    terminal.send(b"\x03")
-    return terminal.prompt().decode()
 
 
 def test_a_dead_engine_is_replaced_and_the_conversation_kept() -> None:
     with chat(*LONG) as terminal:
         terminal.prompt()
-        terminal.send(b"abc\n")
-        terminal.until(b"\r\n")
-        time.sleep(0.7)
+        terminal.send(b"abc\r")
+        terminal.until(b"kk")
         os.kill(engine_of(terminal), signal.SIGKILL)
-        said = terminal.prompt().decode()
+        said = plain(terminal.prompt())
         assert "localspec: error: the engine process was killed by SIGKILL" in said
         assert "localspec: a new engine is running; the conversation so far is kept\r\n" in said
-        after = ask_and_stop(terminal)
+        after = stop(terminal, "def")
         assert "error" not in after
         assert "· stopped" in after
         assert leave(terminal) == 0
@@ -112,9 +133,13 @@ def test_nothing_of_the_model_steers_the_terminal() -> None:
     biases = [word for token in (ESCAPE, BELL, C1, BRACKETS) for word in ("-l", f"{token}+60")]
     with chat(*CHAT, *biases) as terminal:
         terminal.prompt()
-        answer = ask(terminal, "abc")
+        terminal.send(b"abc\r")
+        terminal.until(TAKEN)
+        answer = terminal.until(b" tok")
+        terminal.prompt()
         assert leave(terminal) == 0
-    text = answer[: answer.index(" tok")]
+    text = answer.removesuffix(b"20 tok").removesuffix(b"\x1b[2m").decode()
+    text = text.rpartition("\r")[0] + text.rpartition("\r")[2]
     assert "[/b]" in text
     assert "[31m" in text
     assert not {"\x1b", "\x07", "\x9b"} & set(text)
@@ -123,14 +148,11 @@ def test_nothing_of_the_model_steers_the_terminal() -> None:
 def test_bytes_that_are_no_text_are_asked_for_again() -> None:
     with chat() as terminal:
         terminal.prompt()
-        assert "that line is not UTF-8 text" in ask_raw(terminal, b"ab\xff\n")
+        terminal.send(b"ab\xff\r")
+        terminal.until(TAKEN)
+        assert "that line is not UTF-8 text" in plain(terminal.prompt())
         assert "not UTF-8" not in ask(terminal, "abc")
         assert leave(terminal) == 0
-
-
-def ask_raw(terminal: Terminal, keys: bytes) -> str:
-    terminal.send(keys)
-    return terminal.prompt().decode(errors="replace")
 
 
 def test_stdout_to_a_file_gets_the_answers_alone(tmp_path: Path) -> None:
@@ -143,7 +165,7 @@ def test_stdout_to_a_file_gets_the_answers_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == piped.stdout
 
 
-@pytest.mark.parametrize(("keys", "code"), [(b"abc\n", 0), (b"\x04", 0)])
+@pytest.mark.parametrize(("keys", "code"), [(b"abc\r", 0), (b"\x04", 0)])
 def test_single_turn(keys: bytes, code: int) -> None:
     with chat(*CHAT, "-st") as terminal:
         terminal.prompt()
@@ -159,11 +181,39 @@ def test_piped_input_is_one_message() -> None:
     assert done.stdout == run(*CHAT, "-p", "abc\ndef", module=FAKE).stdout
 
 
+@pytest.mark.parametrize("text", [b"", b" \n\t"])
+def test_no_message_is_a_usage_error_and_nothing_is_loaded(text: bytes) -> None:
+    assert "no terminal to chat at and no message" in error_line(run(*CHAT, module=FAKE, stdin=text), 2)
+
+
 def test_the_first_message_may_be_given_at_the_start() -> None:
     with chat(*CHAT, "-p", "abc") as terminal:
         terminal.until(b"ctrl-d leaves")
-        assert " tok" in terminal.prompt().decode()
+        assert " tok" in plain(terminal.prompt())
         assert leave(terminal) == 0
+
+
+def test_an_empty_message_is_no_message() -> None:
+    with chat() as terminal:
+        terminal.prompt()
+        assert ask(terminal, "").strip() == ""
+        assert ask(terminal, "  ").strip() == ""
+        assert "20 tok" in ask(terminal, "abc")
+        assert leave(terminal) == 0
+
+
+def test_a_closed_pipe_is_no_failure() -> None:
+    done = shell('"$@" -p abc | head -c 3', *LONG, module=FAKE)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout) == 3
+
+
+def test_answers_are_utf8_where_the_locale_is_not() -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run(*CHAT, "-l", f"{C1}+60", module=FAKE, stdin=b"abc", env=ascii_only)
+    assert done.returncode == 0
+    assert "\x9b" in done.stdout.decode()
+    assert b"20 tok" in done.stderr
 
 
 def test_a_real_model_chats(smol: Path) -> None:

@@ -75,7 +75,7 @@ def test_limits_and_price(
     assert max(tree.depths) <= min(depth, size_m)
     assert max(len(kids) for kids in tree.children) <= width
     assert all(score >= p_min for score in tree.scores[1:])
-    assert all(reach > row_s for reach in tree.reach[1:])
+    assert all(tree.reach[node] > row_s for node in range(1, len(tree)) if tree.depths[node] > 1)
 
 
 @few

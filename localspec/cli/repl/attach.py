@@ -1,0 +1,83 @@
+"""Files that go along with a message."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.cli.diagnostics import one_line
+from localspec.errors import UsageError
+
+#: No vocabulary at hand has longer tokens: a file with more bytes a cell cannot fit.
+MOST_BYTES_PER_TOKEN = 256
+MOST_FILES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file's name as shown, its text, and the tokens it costs in a message."""
+
+    name: str
+    text: str
+    tokens: int
+
+    def block(self) -> str:
+        """As it stands in the message: fenced, with a fence that the text does not have."""
+        longest = max((len(run) for run in re.findall("`+", self.text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        end = "" if self.text.endswith("\n") or not self.text else "\n"
+        return f"{self.name}:\n{fence}\n{self.text}{end}{fence}\n\n"
+
+
+def with_attachments(attachments: Sequence[Attachment], text: str) -> str:
+    return "".join(one.block() for one in attachments) + text
+
+
+def read_file(name: str, n_ctx: int) -> tuple[str, str]:
+    """Name as shown and text of a file.
+
+    Raises:
+        UsageError: it cannot be read, is no text, or is too large for a context of ``n_ctx`` tokens whatever is in it.
+    """
+    path = Path(name).expanduser()
+    shown = one_line(str(name))
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{shown} is not a file", hint="Use /glob for the files of a folder.")
+        size = path.stat().st_size
+        if size > n_ctx * MOST_BYTES_PER_TOKEN:
+            raise UsageError(
+                f"{shown} has {size:,} bytes, which cannot fit in a context of {n_ctx} tokens",
+                hint="Attach a part of it, or raise -c.",
+            )
+        return shown, path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{shown} is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x})",
+            hint="Convert it first.",
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{shown} cannot be read: {reason}", hint="Check the path.") from None
+
+
+def matching(pattern: str) -> list[str]:
+    """Files that match, in order of their names; ``**`` goes through folders.
+
+    Raises:
+        UsageError: there is none, or far too many.
+    """
+    found: list[str] = []
+    for name in glob.iglob(str(Path(pattern).expanduser()), recursive=True):
+        if Path(name).is_file():
+            found.append(name)
+        if len(found) > MOST_FILES:
+            raise UsageError(
+                f"more than {MOST_FILES} files match {one_line(pattern)}", hint="Use a pattern that matches fewer."
+            )
+    if not found:
+        raise UsageError(f"no file matches {one_line(pattern)}", hint="** goes through folders: src/**/*.py.")
+    return sorted(found)

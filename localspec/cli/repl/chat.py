@@ -1,0 +1,337 @@
+"""A chat without any terminal: conversation, settings, attached files, statistics; questions in, events out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from localspec.chat.conversation import Conversation
+from localspec.chat.reasoning import Reasoning, reasoning_of
+from localspec.chat.window import Fitted, fit, room_for_prompt
+from localspec.cli.repl.attach import Attachment, with_attachments
+from localspec.cli.repl.totals import Totals
+from localspec.errors import UsageError
+from localspec.options import Values, request, spec_params, template_kwargs
+from localspec.text.thinking import Piece, ThinkingSplitter
+from localspec.types import (
+    EngineInfo,
+    Event,
+    Failed,
+    Finished,
+    GenerationRequest,
+    Message,
+    Notice,
+    Prefill,
+    Started,
+    Tokens,
+)
+
+SEEDS = 2**64
+
+
+class Handle(Protocol):
+    """The events of one answer."""
+
+    def __iter__(self) -> Iterator[Event]: ...
+
+    def cancel(self) -> None: ...
+
+
+class Engine(Protocol):
+    """What a chat asks of an engine: `localspec.engine.Engine` and `localspec.host.HostedEngine` have it."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def submit(self, request: GenerationRequest) -> Handle: ...
+
+    def encode(self, request: GenerationRequest) -> list[int]: ...
+
+
+class Engines(Protocol):
+    """The engine that runs, and how to get another."""
+
+    @property
+    def current(self) -> Engine: ...
+
+    def load(self, values: Values) -> None:
+        """Loads with other options; if that fails, the one before runs again.
+
+        Raises:
+            LocalspecError: why it failed.
+        """
+
+    def revive(self) -> None:
+        """A new process in place of one that died; raises as `load`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The oldest ``count`` of ``of`` exchanges no longer fit the context and are not sent."""
+
+    count: int
+    of: int
+
+
+TurnEvent = Piece | Started | Prefill | Notice | LeftOut | Finished | Failed
+#: Events of one turn; to be closed by whoever leaves it early.
+Turn = Generator[TurnEvent, None, None]
+
+
+class Chat:
+    """One evening at the prompt.
+
+    Args:
+        engines: the engine and its replacements.
+        values: options by name; the chat changes its own copy.
+        conversation: where it starts.
+    """
+
+    def __init__(self, engines: Engines, values: Values, conversation: Conversation) -> None:
+        self.engines = engines
+        self.values: dict[str, Any] = dict(values)
+        self.given: Values = dict(values)
+        self.conversation = conversation
+        self.attachments: list[Attachment] = []
+        self.totals = Totals()
+        self.last: Finished | None = None
+        self.types: tuple[str, ...] | None = None
+        self._left_out = 0
+        self._again = 0
+        self._noticed = False
+        self._reasoning: tuple[object, Reasoning] | None = None
+        self._handle: Handle | None = None
+        self._stopping = False
+
+    @property
+    def engine(self) -> Engine:
+        return self.engines.current
+
+    # -- turns
+
+    def ask(self, text: str, *, replacing: int = 0) -> Turn:
+        """A question and the events of its answer; files that wait are sent before the text.
+
+        What was shown of the answer is part of the conversation as soon as the iterator ends or is closed, whatever
+        ended it. A question that brought nothing leaves everything as it was.
+
+        Args:
+            replacing: so many last exchanges make place for this one.
+
+        Raises:
+            LocalspecError: from the iterator: the question cannot be asked.
+        """
+        self._again = 0
+        question = with_attachments(self.attachments, text)
+        return self._start(question, replacing, tuple(self.attachments))
+
+    def regenerate(self) -> Turn:
+        """Asks the last question again. A fixed seed moves on by one, or the same text would come.
+
+        Raises:
+            UsageError: nothing was asked yet.
+        """
+        question = self.conversation.last_question()
+        if question is None:
+            raise UsageError("nothing was asked yet", hint="Write a message first.")
+        self._again += 1
+        return self._start(question, 1, ())
+
+    def stop(self) -> None:
+        """From any thread or a signal handler: ends the running answer within one pass."""
+        self._stopping = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _start(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
+        self._handle, self._stopping = None, False
+        return self._turn(question, replacing, sent)
+
+    def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
+        kept = Conversation(self.conversation.system, self.conversation.messages)
+        for _ in range(replacing):
+            kept.undo()
+        messages = (*kept.prompt(), Message("user", question))
+        fitted = self._fitted(messages, self.engine.info.n_ctx - 1)
+        if len(fitted.dropped) > self._left_out:
+            yield LeftOut(len(fitted.dropped), exchanges(kept.messages) + 1)
+        self._left_out = len(fitted.dropped)
+        reasoning = self.reasoning()
+        if reasoning.notice and not self._noticed:
+            self._noticed = True
+            yield Notice(0, reasoning.notice)
+        answer = _Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
+        self._handle = handle = self.engine.submit(self.request(fitted.messages))
+        if self._stopping:
+            handle.cancel()
+        try:
+            for event in handle:
+                yield from answer.take(event)
+        finally:
+            self._handle = None
+            if answer.worth_keeping:
+                self._keep(question, answer, replacing)
+                self.attachments = [one for one in self.attachments if one not in sent]
+            if answer.finished is not None:
+                self.last = answer.finished
+                self.totals = self.totals.plus(answer.finished)
+
+    def _keep(self, question: str, answer: _Answer, replacing: int) -> None:
+        for _ in range(replacing):
+            self.conversation.undo()
+        self.conversation.add("user", question)
+        self.conversation.add("assistant", answer.text, thinking=answer.thinking)
+
+    @property
+    def left_out(self) -> int:
+        """Oldest exchanges that no longer go along."""
+        return self._left_out
+
+    def _fitted(self, messages: Sequence[Message], limit: int) -> Fitted:
+        """``limit``: tokens that the last exchange may have, all by itself."""
+        n_ctx = self.engine.info.n_ctx
+        return fit(
+            messages,
+            lambda some: len(self.engine.encode(self.request(tuple(some)))),
+            room_for_prompt(n_ctx, self.values["n_predict"]),
+            limit=limit,
+            left_out=self._left_out,
+            spare=n_ctx // 8,
+        )
+
+    def request(self, messages: tuple[Message, ...]) -> GenerationRequest:
+        """The request for an answer to these messages, as the settings are now."""
+        asked = request(self.values, messages=messages)
+        told = tuple(self.reasoning().variables.items())
+        spec = asked.spec if self.types is None else replace(asked.spec, types=self.types)
+        sampling = asked.sampling
+        if self._again and sampling.seed is not None:
+            sampling = replace(sampling, seed=(sampling.seed + self._again) % SEEDS)
+        return replace(asked, spec=spec, sampling=sampling, template_kwargs=told)
+
+    def reasoning(self) -> Reasoning:
+        """How the model thinks, by its template and the settings."""
+        source, mode, told = self.engine.info.chat_template, self.values["reasoning"], template_kwargs(self.values)
+        if self._reasoning is None or self._reasoning[0] != (source, mode, told):
+            self._reasoning = ((source, mode, told), reasoning_of(source, mode, dict(told)))
+        return self._reasoning[1]
+
+    @property
+    def guesses(self) -> bool:
+        """Whether anything may be guessed ahead in the next turn."""
+        spec = spec_params(self.values)
+        return spec.mode != "off" and spec.depth > 0 and bool(self.engine.info.drafters)
+
+    # -- the conversation
+
+    def undo(self) -> str | None:
+        """Takes the last exchange back; returns its question, ``None`` if there was none."""
+        removed = self.conversation.undo()
+        self._left_out = self._again = 0
+        return removed[0].content if removed else None
+
+    def clear(self) -> None:
+        """Forgets exchanges and waiting files; the system message stays."""
+        self.start(Conversation(self.conversation.system))
+
+    def start(self, conversation: Conversation) -> None:
+        """Goes on with another conversation."""
+        self.conversation = conversation
+        self.attachments.clear()
+        self._left_out = self._again = 0
+
+    def engine_changed(self) -> None:
+        """Another engine runs: what was chosen among the drafters of the old one, and how much fitted it, is void."""
+        self.types = None
+        self._left_out = 0
+
+    def set_system(self, text: str | None) -> None:
+        """The system message of the turns to come; ``None`` = none."""
+        self.conversation.system = text
+
+    # -- tokens
+
+    def count(self, text: str) -> int:
+        """Tokens of plain text.
+
+        Raises:
+            UsageError: there are more than the context holds.
+        """
+        if not text:
+            return 0
+        return len(self.engine.encode(replace(request(self.values, prompt=text), special=False)))
+
+    def used(self) -> int:
+        """Tokens of the conversation with its system message: what the next prompt begins with.
+
+        Raises:
+            LocalspecError: the template refuses it, or the engine has died.
+        """
+        if not self.conversation.messages:
+            return self.count(self.conversation.system or "")
+        fitted = self._fitted(self.conversation.prompt(), sys.maxsize)
+        return len(self.engine.encode(self.request(fitted.messages)))
+
+    def attach(self, files: Sequence[tuple[str, str]]) -> list[Attachment]:
+        """Puts files, as (name, text), before the next message; all of them or none.
+
+        Raises:
+            UsageError: they do not fit in what is left of the context.
+        """
+        new = [Attachment(name, text, self.count(Attachment(name, text, 0).block())) for name, text in files]
+        cost, free = sum(one.tokens for one in new), self.free()
+        if cost >= free:
+            names = new[0].name if len(new) == 1 else f"{len(new)} files"
+            raise UsageError(
+                f"{names}: {cost} tokens, {max(free, 0)} of {self.engine.info.n_ctx} are free",
+                hint="Attach less, make room with /undo or /clear, or raise -c.",
+            )
+        self.attachments += new
+        return new
+
+    def free(self) -> int:
+        """Tokens of the context that neither the conversation nor a waiting file takes."""
+        return self.engine.info.n_ctx - self.used() - sum(one.tokens for one in self.attachments)
+
+
+class _Answer:
+    """One answer while it comes. ``hides`` keeps its thinking to itself."""
+
+    def __init__(self, splitter: ThinkingSplitter, *, hides: bool) -> None:
+        self.text = ""
+        self.thinking = ""
+        self.finished: Finished | None = None
+        self._splitter = splitter
+        self._hides = hides
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Something was shown, or the model chose to say nothing."""
+        over = self.finished is not None and self.finished.reason != "cancelled"
+        return over or bool(self.text or self.thinking)
+
+    def take(self, event: Event) -> Iterator[TurnEvent]:
+        if isinstance(event, Tokens):
+            yield from self._pieces(self._splitter.push(event.text))
+            return
+        if isinstance(event, Finished | Failed):
+            yield from self._pieces(self._splitter.finish())
+        if isinstance(event, Finished):
+            self.finished = event
+        yield event
+
+    def _pieces(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            if piece.kind == "answer":
+                self.text += piece.text
+            else:
+                self.thinking += piece.text
+            if piece.kind == "answer" or not self._hides:
+                yield piece
+
+
+def exchanges(messages: Sequence[Message]) -> int:
+    """Questions among the messages."""
+    return sum(message.role == "user" for message in messages)

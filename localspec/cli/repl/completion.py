@@ -1,0 +1,93 @@
+"""What tab offers: a pure function of the text before the cursor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.cli.repl import commands, settings
+from localspec.cli.repl.chat import Chat
+from localspec.errors import UsageError
+
+MOST = 200
+SPEC_WORDS = ("on", "off", "auto", "fixed", "type", "depth", "width", "nodes", "p-min", "accept")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """``text`` in place of the last ``replaces`` characters; ``note`` stands beside it."""
+
+    text: str
+    replaces: int
+    note: str = ""
+
+
+def completions(before: str, chat: Chat) -> list[Completion]:
+    """For a line that begins with a slash: command names, then what the command takes."""
+    if not before.startswith("/") or before.startswith("//") or "\n" in before:
+        return []
+    name, space, argument = before[1:].partition(" ")
+    if not space:
+        notes = {one: command.help for command in commands.COMMANDS for one in (command.name, *command.aliases)}
+        return _of(name, notes, notes)
+    try:
+        kind = commands.find(name).completes
+    except UsageError:
+        return []
+    match kind:
+        case "path":
+            return _paths(argument)
+        case "draft":
+            return [*_of(argument, ("off",)), *_paths(argument)]
+        case "setting":
+            return _settings(argument, chat)
+        case "spec":
+            return _spec(argument, chat)
+        case "switch":
+            return _of(argument, ("on", "off"))
+        case "system":
+            return _of(argument, ("off",))
+        case "command":
+            return _of(argument, commands.names())
+    return []
+
+
+def _of(typed: str, words: Iterable[str], notes: dict[str, str] | None = None) -> list[Completion]:
+    return [Completion(word, len(typed), (notes or {}).get(word, "")) for word in words if word.startswith(typed)]
+
+
+def _settings(argument: str, chat: Chat) -> list[Completion]:
+    options = {one.word: one for one in settings.settable(chat.values)}
+    name, space, value = argument.partition(" ")
+    if not space:
+        return _of(name, options, {key: settings.shown(chat.values[one.name]) for key, one in options.items()})
+    option = options.get(name)
+    if option is None:
+        return []
+    choices = ("on", "off") if option.kind is bool else option.choices
+    return _of(value, (*choices, settings.DEFAULT))
+
+
+def _spec(argument: str, chat: Chat) -> list[Completion]:
+    name, space, value = argument.partition(" ")
+    if not space:
+        return _of(name, SPEC_WORDS)
+    if name == "type":
+        from localspec.loading import SPEC_TYPES
+
+        *_, last = value.rpartition(",")
+        return _of(last, SPEC_TYPES)
+    return _of(value, ("draw", "ratio")) if name == "accept" else []
+
+
+def _paths(argument: str) -> list[Completion]:
+    """Files and folders; the part after the last slash is completed."""
+    folder, last = os.path.split(argument)
+    try:
+        entries = sorted(os.scandir(Path(folder or ".").expanduser()), key=lambda entry: entry.name)
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: ~ of nobody
+        return []
+    found = [entry for entry in entries if entry.name.startswith(last) and (last or not entry.name.startswith("."))]
+    return [Completion(entry.name + ("/" if entry.is_dir() else ""), len(last)) for entry in found[:MOST]]

@@ -1,0 +1,145 @@
+"""Commands about settings, speculation and models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from localspec.cli.repl import settings
+from localspec.cli.repl.chat import Chat
+from localspec.cli.repl.front import Front
+from localspec.cli.repl.totals import statistics
+from localspec.errors import UsageError
+from localspec.options import GENERATION_OPTIONS, Option, spec_params
+from localspec.options.tables.groups import SPEC
+
+#: Ways to name an option of speculation that leave out what all of them begin with.
+PREFIXES = ("", "spec-", "spec-draft-", "spec-tree-")
+SHORT = {"depth": "spec-draft-n-max"}
+DRAFT_MODEL = "draft-simple"
+MODES = ("auto", "fixed", "off")
+
+
+def set_(front: Front, argument: str) -> None:
+    name, _, text = argument.partition(" ")
+    if not name:
+        raise UsageError("/set needs the name of a setting", hint="/params lists them; for example /set temp 0.5")
+    if text.strip():
+        front.say(settings.change(front.chat, name, text.strip()))
+        return
+    option = settings.find(name, settings.settable(front.chat.values))
+    front.say(f"{option.word} = {settings.shown(front.chat.values[option.name])} ({option.help})")
+
+
+def params(front: Front, argument: str) -> None:
+    front.say(settings.listed(front.chat))
+
+
+def stats(front: Front, argument: str) -> None:
+    front.say(statistics(front.chat.last, front.chat.totals))
+
+
+def spec(front: Front, argument: str) -> None:
+    chat = front.chat
+    name, _, text = argument.partition(" ")
+    if name in ("on", *MODES) and not text:
+        settings.apply(chat, {"spec": _mode_on(chat) if name == "on" else name})
+    elif name == "type" and text.strip():
+        _set_types(chat, text.strip())
+    elif name and text.strip():
+        front.say(settings.change(chat, _spec_option(name).word, text.strip()))
+        return
+    elif name:
+        raise UsageError(f"/spec {name:.40} is not complete", hint="Use /spec on, /spec off or /spec depth 5.")
+    front.say(_speculation(chat))
+
+
+def _mode_on(chat: Chat) -> str:
+    """As it was at the start, if it was on."""
+    given: str = chat.given["spec"]
+    return "auto" if given == "off" else given
+
+
+def _speculation(chat: Chat) -> str:
+    """One line: what guesses, and how much."""
+    asked = spec_params(chat.values)
+    if asked.mode == "off":
+        return "speculation is off from the next turn on; /spec on brings it back"
+    drafters = chat.types or chat.engine.info.drafters
+    if not drafters:
+        return "nothing is loaded that guesses: /spec type ngram-simple, or /draft FILE"
+    if asked.depth == 0:
+        return "speculation is off: its depth is 0; /spec depth 3 turns it on"
+    return (
+        f"speculation is {asked.mode}: {', '.join(drafters)} · depth {asked.depth} · width {asked.width}"
+        f" · nodes {asked.nodes} · p-min {asked.p_min:g} · accept {asked.accept}"
+    )
+
+
+def _set_types(chat: Chat, text: str) -> None:
+    types = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+    if not types or "none" in types:
+        settings.apply(chat, {"spec": "off"})
+        return
+    loaded = set(types) <= set(chat.engine.info.drafters)
+    settings.apply(chat, {"spec": _mode_on(chat), **({} if loaded else {"spec_type": ",".join(types)})})
+    chat.types = types
+
+
+def _spec_option(name: str) -> Option:
+    options = {one.word: one for one in GENERATION_OPTIONS if one.group == SPEC}
+    for prefix in PREFIXES:
+        if (option := options.get(prefix + SHORT.get(name, name).lstrip("-").replace("_", "-"))) is not None:
+            return option
+    return settings.find(name, options.values())
+
+
+def think(front: Front, argument: str) -> None:
+    chat = front.chat
+    if argument:
+        option = next(one for one in GENERATION_OPTIONS if one.name == "reasoning")
+        option.check(argument)
+        settings.apply(chat, {"reasoning": argument})
+    front.say(f"thinking: {chat.values['reasoning']}")
+
+
+def model(front: Front, argument: str) -> None:
+    if argument:
+        path = _path(argument)
+        changes = {"model": path, **_gone(front.chat.values, "hf_repo", "hf_file")}
+        settings.apply(front.chat, changes)
+    info = front.chat.engine.info
+    front.say(f"model {info.target} · context {info.n_ctx} · {info.backend} · guesses from {_drafters(front.chat)}")
+
+
+def draft(front: Front, argument: str) -> None:
+    chat = front.chat
+    if argument:
+        changes = {"model_draft": None if argument == "off" else _path(argument)}
+        changes |= _gone(chat.values, "hf_repo_draft", "hf_file_draft")
+        types = _types_with(chat.values["spec_type"], draft=argument != "off")
+        changes |= {"spec_type": types, "spec": chat.values["spec"] if argument == "off" else _mode_on(chat)}
+        settings.apply(chat, changes)
+    front.say(f"draft model: {chat.engine.info.draft or 'none'} · guesses from {_drafters(chat)}")
+
+
+def _types_with(types: str | None, *, draft: bool) -> str | None:
+    """--spec-type with or without the draft model; ``None`` leaves the choice open."""
+    if types is None:
+        return None
+    others = [one.strip() for one in types.split(",") if one.strip() not in (DRAFT_MODEL, "none", "")]
+    return ",".join([DRAFT_MODEL] * draft + others) or None
+
+
+def _path(name: str) -> str:
+    """A file name may be written in quotes; spaces need none."""
+    return str(Path(name.strip("\"'")).expanduser())
+
+
+def _gone(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: None for name in names if name in values}
+
+
+def _drafters(chat: Chat) -> str:
+    return ", ".join(chat.types or chat.engine.info.drafters) or "nothing"

@@ -1,0 +1,54 @@
+"""What a command sees of the chat's front end."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from localspec.cli.repl.chat import Chat, Turn
+from localspec.errors import ExitCode
+
+
+class Leave(Exception):
+    """The user wants to go, with this exit code."""
+
+    def __init__(self, code: ExitCode = ExitCode.OK) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class LineCleared(Exception):
+    """ctrl-c at a prompt with text in it: the text is given up (the history has it)."""
+
+
+class Terminal(Protocol):
+    """Where messages are typed."""
+
+    #: Enter begins a new line instead of sending.
+    multiline: bool
+
+    def read(self, default: str = "") -> str | None:
+        """The next message; ``default`` is there to be changed. ``None``: the end of input (ctrl-d).
+
+        Raises:
+            KeyboardInterrupt: ctrl-c, with nothing typed.
+            LineCleared: ctrl-c, with something typed.
+        """
+
+    def copy(self, text: str) -> bool:
+        """Puts text into the clipboard; False if this terminal has no way to."""
+
+
+class Front(Protocol):
+    """The loop, as commands see it."""
+
+    @property
+    def chat(self) -> Chat: ...
+
+    @property
+    def terminal(self) -> Terminal: ...
+
+    def say(self, text: str) -> None:
+        """Lines for the user; control characters in them are made harmless."""
+
+    def turn(self, events: Turn) -> ExitCode:
+        """Shows an answer while it comes."""

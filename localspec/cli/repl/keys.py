@@ -1,0 +1,37 @@
+"""The keys at the prompt, for /help and the documentation, and the texts around them; `localspec.cli.repl.prompt` binds
+them."""
+
+from __future__ import annotations
+
+KEYS: tuple[tuple[str, str], ...] = (
+    ("enter", "Sends the message; with /multiline, begins a new line."),
+    ("alt-enter, ctrl-j", "A new line. So does enter after a \\ at the end of a line."),
+    ('"""', "Begins a message of several lines that ends with the next one."),
+    ("ctrl-c", "Stops the answer; what was shown stays. Twice leaves."),
+    ("ctrl-d", "Leaves; with /multiline, sends what is written."),
+    ("ctrl-g, ctrl-x ctrl-e", "Opens the message in $VISUAL or $EDITOR."),
+    ("tab", "Completes commands, settings and file names."),
+    ("up, ctrl-r", "Earlier messages; searches in them."),
+)
+
+INTRODUCTION = """\
+`localspec chat` talks to a model at the prompt. A message goes to the model; a line that begins with `/` is a command
+and never does. A message that begins with a slash is written with two: `//etc is a folder`.
+
+After each answer a line says how it went: `142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9`. That
+is: tokens, speed, the share of tested guesses that held, the share of all guesses that did, and tokens a step where
+there were guesses. Then how much of the prompt was in the cache already, and why the answer ended if not by itself:
+stopped, cut at `-n`, or the context is full. `/stats` says more.
+
+Where a conversation outgrows the context, its oldest exchanges are left out, whole, and a line says how many. The
+system message stays."""
+
+REST = """\
+## Without editing
+
+`--simple-io` reads plain lines and writes no escape sequence: for screen readers, and for programs that hold a
+conversation over pipes. A terminal that is called dumb gets the same. A message of several lines stands between two
+`\"\"\"`.
+
+Without a terminal and without `--simple-io`, standard input is one message, and standard output is its answer. What the
+model thinks first goes to standard error then; on a terminal it stands before the answer, dimmed."""

@@ -1,0 +1,95 @@
+"""The simple terminal: line by line, without a single escape sequence. For pipes, screen readers and dumb terminals."""
+
+from __future__ import annotations
+
+import sys
+
+from localspec.cli.diagnostics import fail, printable, say
+from localspec.cli.output import Output
+from localspec.cli.repl.history import History
+
+QUOTES = '"""'
+PROMPT, MORE = "> ", ". "
+
+
+class PlainTerminal:
+    """Reads standard input as it comes; the prompt goes to the terminal and never into a file of answers."""
+
+    def __init__(self, output: Output, history: History, *, multiline: bool) -> None:
+        self.multiline = multiline
+        self._output = output
+        self._history = history
+
+    def read(self, default: str = "") -> str | None:
+        if default:
+            say(f"{printable(default, keep=chr(10))}\n(write it anew; an empty line changes nothing)")
+        first = self._line(PROMPT)
+        if first is None:
+            say("")
+            return None
+        text = self._whole(first)
+        self._history.add(text)
+        return text
+
+    def copy(self, text: str) -> bool:
+        return False
+
+    def _whole(self, first: str) -> str:
+        """The message that begins with this line."""
+        if first.startswith(QUOTES):
+            return self._quoted(first[len(QUOTES) :])
+        if self.multiline and not first.startswith("/"):
+            return self._until_ended(first)
+        return self._continued(first)
+
+    def _quoted(self, first: str) -> str:
+        lines: list[str] = []
+        line: str | None = first
+        while line is not None:
+            if line.rstrip().endswith(QUOTES):
+                lines.append(line.rstrip().removesuffix(QUOTES))
+                break
+            lines.append(line)
+            line = self._line(MORE)
+        return "\n".join(lines).strip("\n")
+
+    def _until_ended(self, first: str) -> str:
+        lines: list[str] = []
+        line: str | None = first
+        while line is not None:
+            if line.endswith(("/", "\\")):
+                lines.append(line[:-1])
+                break
+            lines.append(line)
+            line = self._line(MORE)
+        return "\n".join(lines)
+
+    def _continued(self, first: str) -> str:
+        lines = [first]
+        while lines[-1].endswith("\\"):
+            lines[-1] = lines[-1][:-1]
+            lines.append(self._line(MORE) or "")
+        return "\n".join(lines)
+
+    def _line(self, prompt: str) -> str | None:
+        """One line, ``None`` at the end. Lines that are no text are asked for again.
+
+        Raises:
+            KeyboardInterrupt: ctrl-c; the terminal has forgotten what was typed.
+        """
+        while True:
+            if self._output.terminal:
+                self._output.text(prompt)
+            else:
+                say(prompt, end="")
+            try:
+                raw = sys.stdin.buffer.readline()
+            except KeyboardInterrupt:
+                say("")
+                raise
+            if not raw:
+                return None
+            try:
+                return raw.decode().removesuffix("\n").removesuffix("\r")
+            except UnicodeDecodeError:
+                fail("that line is not UTF-8 text", "Write it again.")

@@ -1,0 +1,247 @@
+"""The prompt of a real terminal: editing, history, completion, messages of several lines, pasted text as one message.
+
+The one module that knows prompt_toolkit.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TextIO
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.completion import Completion as Offer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.history import History as Past
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from localspec.cli.diagnostics import fail, note
+from localspec.cli.output import Output
+from localspec.cli.repl.completion import Completion
+from localspec.cli.repl.front import LineCleared
+from localspec.cli.repl.history import History
+from localspec.cli.repl.plain import PROMPT, QUOTES
+
+#: Where prompt_toolkit looks for an editor if the environment names none.
+EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
+#: More, and terminals begin to drop the sequence.
+MOST_COPIED = 70_000
+
+
+class PromptTerminal:
+    """Reads messages at a terminal.
+
+    Args:
+        output: standard output; the clipboard is reached through it if it is a terminal.
+        stream: the terminal that the prompt is drawn on.
+        complete: what tab offers for the text before the cursor.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        stream: TextIO,
+        history: History,
+        complete: Callable[[str], list[Completion]],
+        *,
+        multiline: bool,
+    ) -> None:
+        self.multiline = multiline
+        self._output = output
+        self._quoted = False
+        self._session: PromptSession[str] = PromptSession(
+            PROMPT,
+            multiline=True,
+            prompt_continuation="  ",
+            history=_Past(history),
+            completer=_Completer(complete),
+            complete_while_typing=False,
+            enable_open_in_editor=True,
+            enable_suspend=True,
+            tempfile_suffix=".md",
+            key_bindings=self._bindings(),
+            output=_screen(stream),
+            color_depth=ColorDepth.DEPTH_1_BIT,
+        )
+
+    def read(self, default: str = "") -> str | None:
+        while True:
+            self._quoted = False
+            try:
+                with _ended_by_sigterm(self._session.app) as check:
+                    text = self._session.prompt(default=default, pre_run=check)
+            except EOFError:
+                return None
+            try:
+                text.encode()  # bytes that are no UTF-8 come as lone surrogates
+            except UnicodeEncodeError:
+                fail("that line is not UTF-8 text", "Write it again.")
+                continue
+            if self._quoted:
+                return text.strip().removeprefix(QUOTES).removesuffix(QUOTES).strip("\n")
+            return text
+
+    def copy(self, text: str) -> bool:
+        if not self._output.terminal:
+            return False
+        data = text.encode()
+        if len(data) > MOST_COPIED:
+            note(f"only the first {MOST_COPIED} bytes are copied: terminals take no more")
+            data = data[:MOST_COPIED].decode(errors="ignore").encode()
+        self._output.sequence(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
+        return True
+
+    # -- keys
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        multiline = Condition(lambda: self.multiline)
+
+        @keys.add("enter", filter=~is_searching)
+        def _enter(event: KeyPressEvent) -> None:
+            self._enter(event.current_buffer)
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _newline(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        def _interrupt(event: KeyPressEvent) -> None:
+            text = event.current_buffer.text
+            event.current_buffer.append_to_history()
+            event.app.exit(exception=LineCleared() if text else KeyboardInterrupt(), style="class:aborting")
+
+        @keys.add("c-d", filter=multiline & Condition(lambda: bool(self._session.default_buffer.text)))
+        def _send(event: KeyPressEvent) -> None:
+            event.current_buffer.validate_and_handle()
+
+        @keys.add("c-g", filter=~is_searching)
+        def _editor(event: KeyPressEvent) -> None:
+            if not _editor_is_there():
+                event.app.create_background_task(_say_no_editor())
+            else:
+                event.current_buffer.open_in_editor()
+
+        return keys
+
+    def _enter(self, buffer: Buffer) -> None:
+        """Sends, or begins a new line where more is to come."""
+        text = buffer.text
+        if self._in_quotes(text):
+            buffer.insert_text("\n")
+        elif self.multiline and not text.startswith("/"):
+            if text.endswith(("/", "\\")):
+                buffer.document = Document(text[:-1])
+                buffer.validate_and_handle()
+            else:
+                buffer.insert_text("\n")
+        elif buffer.document.text_before_cursor.endswith("\\") and not self._quoted:
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    def _in_quotes(self, text: str) -> bool:
+        """Whether a block of several lines is open. Only a typed first line opens one: pasted text may begin alike."""
+        if not text.startswith(QUOTES):
+            self._quoted = False
+            return False
+        if "\n" not in text:
+            self._quoted = True
+        return self._quoted and not text.removeprefix(QUOTES).rstrip().endswith(QUOTES)
+
+
+@contextmanager
+def _ended_by_sigterm(app: Application[str]) -> Iterator[Callable[[], None]]:
+    """SIGTERM ends the prompt, keeps what was typed, and then does what it does elsewhere. Raised in the middle of the
+    event loop, its exception could be taken for a fault of one of the loop's callbacks. Gives a function to be called
+    when the loop runs, for a signal that comes before.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    came = False
+
+    def leave() -> None:
+        if came and app.future is not None and not app.future.done():
+            app.current_buffer.append_to_history()
+            app.exit(exception=EOFError())
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        if app.loop is not None:
+            app.loop.call_soon_threadsafe(leave)
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield leave
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if came:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _screen(stream: TextIO) -> Vt100_Output:
+    """A terminal that is never asked where its cursor is: an answer that comes late would look like typed text."""
+
+    def size() -> Size:
+        try:
+            columns, rows = os.get_terminal_size(stream.fileno())
+        except OSError:
+            rows, columns = 0, 0
+        return Size(rows=rows or 24, columns=columns or 80)
+
+    return Vt100_Output(stream, size, term=os.environ.get("TERM"), enable_cpr=False)
+
+
+def _editor_is_there() -> bool:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    return bool(named) or any(shutil.which(one) for one in EDITORS)
+
+
+async def _say_no_editor() -> None:
+    await run_in_terminal(lambda: fail("there is no editor", "Set EDITOR."))
+
+
+class _Past(Past):
+    """Our file as prompt_toolkit's history."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history = history
+
+    def load_history_strings(self) -> Iterable[str]:
+        return reversed(self._history.entries())
+
+    def store_string(self, string: str) -> None:
+        self._history.add(string)
+
+
+class _Completer(Completer):
+    def __init__(self, complete: Callable[[str], list[Completion]]) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Offer]:
+        for one in self._complete(document.text_before_cursor):
+            yield Offer(one.text, start_position=-one.replaces, display_meta=one.note)
+
+
+def stream_for_prompt() -> TextIO | None:
+    """The terminal to draw on: standard output, or standard error where answers go to a file."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and stream.isatty():
+            return stream
+    return None

@@ -1,0 +1,172 @@
+"""Settings by the names of their flags: found, read from text, shown, changed while the chat runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localspec.cli.diagnostics import one_line
+from localspec.cli.repl.chat import Chat
+from localspec.errors import UsageError
+from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, request
+from localspec.options.option import OFF, ON
+from localspec.options.suggest import did_you_mean
+from localspec.options.tables.groups import CONFIG, HUB, SAMPLING, SPEC, TEXT
+
+if TYPE_CHECKING:
+    from localspec.loading import EngineOptions
+
+#: The word that brings an option back to what the command was started with.
+DEFAULT = "default"
+#: Options that have a command of their own.
+ELSEWHERE = {
+    "model": "/model FILE",
+    "model_draft": "/draft FILE",
+    "system": "/system TEXT",
+    "system_file": "/system TEXT",
+    "spec_type": "/spec type LIST",
+    "reasoning": "/think on or off",
+}
+#: Where a model comes from; all else that an engine is made of is in its `EngineOptions`.
+MODELS = ("model", "hf_repo", "hf_file", "model_draft", "hf_repo_draft", "hf_file_draft")
+
+
+def settable(values: Values) -> tuple[Option, ...]:
+    """What /set takes, in the order of the help."""
+    return tuple(
+        one
+        for one in GENERATION_OPTIONS
+        if one.name in values and one.name not in (*ELSEWHERE, "prompt", "file") and one.group not in (HUB, CONFIG)
+    )
+
+
+def find(name: str, options: Iterable[Option]) -> Option:
+    """The option of this name: any spelling of its flag, with or without dashes in front, underscores for dashes.
+
+    Raises:
+        UsageError: there is none; with the closest name.
+    """
+    known: dict[str, Option] = {}
+    for option in options:
+        for flag in (*option.flags, *option.aliases, *option.former, option.name):
+            known.setdefault(_plain(flag), option)
+    wanted = _plain(name)
+    if wanted in known:
+        return known[wanted]
+    for option in GENERATION_OPTIONS:
+        if option.name in ELSEWHERE and wanted in {_plain(flag) for flag in (*option.flags, option.name)}:
+            raise UsageError(f"{option.word} is not changed by /set", hint=f"Use {ELSEWHERE[option.name]}.")
+    words = [option.word for option in known.values()]
+    raise UsageError(
+        f"there is no setting {one_line(name):.40}", hint=f"{did_you_mean(wanted, words)}/params lists the settings."
+    )
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("-").replace("_", "-").lower() if len(name.lstrip("-")) > 1 else name.lstrip("-")
+
+
+def parse(option: Option, text: str) -> Any:
+    """The value that ``text`` spells, checked; words of an option that may be repeated are told apart as in a shell.
+
+    Raises:
+        UsageError: it is no such value, or out of bounds.
+    """
+    if not option.many:
+        return option.parse(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option.word} {text:.40} cannot be read: {error}", hint="Close the quotes.") from None
+    values: list[Any] = []
+    for word in words:
+        one = option.parse(word)
+        values += one if isinstance(one, tuple) else [one]
+    return tuple(values)
+
+
+def switch(text: str) -> bool:
+    """``on`` or ``off``, or another word for them.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if text.lower() not in ON + OFF:
+        raise UsageError(f"{one_line(text):.40} is neither on nor off", hint="Write on or off.")
+    return text.lower() in ON
+
+
+def shown(value: Any) -> str:
+    """A value as /set takes it, where there is one."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple | list):
+        return shlex.join(str(one) for one in value) or "(none)"
+    return "(none)" if value is None else str(value)
+
+
+def change(chat: Chat, name: str, text: str, *, among: Iterable[Option] | None = None) -> str:
+    """Sets one option; the engine is loaded anew where it is needed. Returns a line to show.
+
+    Raises:
+        LocalspecError: the value is not possible, or the engine cannot be loaded with it; all is as before.
+    """
+    option = find(name, settable(chat.values) if among is None else among)
+    value = chat.given[option.name] if text == DEFAULT else parse(option, text)
+    loaded = apply(chat, {option.name: value})
+    return f"{option.word} = {shown(value)}" + (", and the engine was loaded anew" if loaded else "")
+
+
+def apply(chat: Chat, changes: Values) -> bool:
+    """Sets checked values, all or none; returns whether the engine was loaded anew. Raises as `change`."""
+    values = {**chat.values, **changes}
+    if values["spec"] != "off" and values["draft_n_min"] > depth(values):
+        raise UsageError("spec-draft-n-min is more than spec-draft-n-max", hint="Lower the one or raise the other.")
+    request(values, prompt="")  # samplers, biases and template values are read here
+    loads = _engine(values) != _engine(chat.values)
+    if loads:
+        chat.engines.load(values)
+        chat.engine_changed()
+    chat.values = values
+    return loads
+
+
+def _engine(values: Values) -> tuple[list[Any], EngineOptions]:
+    """What an engine with these values is made of; files need not be looked for."""
+    drafts = values["model_draft"] is not None or values["hf_repo_draft"] is not None
+    somewhere = Path("-")
+    return [values[name] for name in MODELS], engine_options(values, somewhere, somewhere if drafts else None)
+
+
+def listed(chat: Chat) -> str:
+    """All settings, those that were changed marked with a star; what only loading needs is left out unless changed."""
+    rows = []
+    for option in settable(chat.values):
+        value, changed = chat.values[option.name], chat.values[option.name] != option.default
+        if changed or option.group in (SAMPLING, SPEC, TEXT):
+            rows.append((f"{'*' if changed else ' '} {option.word}", shown(value)))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([*(f"{name:<{width}}  {value}" for name, value in rows), "* differs from the default"])
+
+
+def differing(chat: Chat) -> dict[str, Any]:
+    """Settings worth saving with a conversation: how text is drawn, guessed and cut, where it is not the default."""
+    return {
+        option.word: shown(chat.values[option.name])
+        for option in settable(chat.values)
+        if option.group in (SAMPLING, SPEC, TEXT) and chat.values[option.name] != option.default
+    }
+
+
+def taken_over(chat: Chat, saved: Values) -> list[str]:
+    """Sets what a saved conversation brought; returns what could not be set and why."""
+    lost = []
+    safe = [option for option in settable(chat.values) if option.group in (SAMPLING, SPEC, TEXT)]
+    for name, text in saved.items():
+        try:
+            change(chat, name, str(text), among=safe)
+        except UsageError as error:
+            lost.append(f"{name}: {error.message}")
+    return lost

@@ -1,0 +1,199 @@
+"""Commands about the conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from localspec.chat import transcript
+from localspec.cli.diagnostics import one_line
+from localspec.cli.repl import settings
+from localspec.cli.repl.attach import Attachment, matching, read_file
+from localspec.cli.repl.chat import exchanges
+from localspec.cli.repl.front import Front, Leave, LineCleared
+from localspec.errors import UsageError
+
+WIDTH = 20  # cells of the gauge
+
+
+def leave(front: Front, argument: str) -> None:
+    raise Leave
+
+
+def regenerate(front: Front, argument: str) -> None:
+    events = front.chat.regenerate()
+    if front.chat.values["temp"] <= 0:
+        front.say("at temperature 0 the same answer comes again")
+    front.turn(events)
+
+
+def edit(front: Front, argument: str) -> None:
+    back = _number(argument)
+    questions = [message.content for message in front.chat.conversation.messages if message.role == "user"]
+    if back > len(questions):
+        raise _too_far(back, len(questions), "asked")
+    try:
+        text = front.terminal.read(questions[-back])
+    except (KeyboardInterrupt, LineCleared):
+        text = None
+    if not (text or "").strip():
+        front.say("nothing was changed")
+        return
+    assert text is not None
+    front.turn(front.chat.ask(text, replacing=back))
+
+
+def undo(front: Front, argument: str) -> None:
+    chat = front.chat
+    if chat.attachments:
+        names = ", ".join(one.name for one in chat.attachments)
+        chat.attachments.clear()
+        front.say(f"no longer attached: {names}")
+        return
+    question = chat.undo()
+    front.say("there is nothing to take back" if question is None else f"taken back: {_short(question)}")
+
+
+def clear(front: Front, argument: str) -> None:
+    front.chat.clear()
+    system = front.chat.conversation.system
+    front.say("a new conversation" + ("" if system is None else "; the system message stays"))
+
+
+def read(front: Front, argument: str) -> None:
+    if argument:
+        _attach(front, [_path(argument)])
+    elif front.chat.attachments:
+        front.say(_attached(front, front.chat.attachments))
+    else:
+        front.say("no file is attached")
+
+
+def globbed(front: Front, argument: str) -> None:
+    if not argument:
+        raise UsageError("/glob needs a pattern", hint="For example /glob src/**/*.py")
+    _attach(front, matching(_path(argument)))
+
+
+def _attach(front: Front, names: list[str]) -> None:
+    n_ctx = front.chat.engine.info.n_ctx
+    front.say(_attached(front, front.chat.attach([read_file(name, n_ctx) for name in names])))
+
+
+def _attached(front: Front, files: list[Attachment]) -> str:
+    rows = [f"{one.name}: {one.tokens} tokens" for one in files]
+    free = f"{front.chat.free()} of {front.chat.engine.info.n_ctx} tokens stay free"
+    return "\n".join([*rows, f"sent with the next message; {free} (/undo takes the files back)"])
+
+
+def system(front: Front, argument: str) -> None:
+    chat = front.chat
+    if argument:
+        chat.set_system(None if argument == "off" else argument)
+        front.say("no system message from the next turn on" if argument == "off" else "used from the next turn on")
+    else:
+        front.say(chat.conversation.system or "there is no system message; /system TEXT sets one")
+
+
+def save(front: Front, argument: str) -> None:
+    path = _file(argument, "/save evening.json")
+    transcript.save(path, front.chat.conversation, settings.differing(front.chat))
+    front.say(f"saved {_size(front)} in {path}; /load {path} goes on with it")
+
+
+def load(front: Front, argument: str) -> None:
+    path = _file(argument, "/load evening.json")
+    saved = transcript.load(path)
+    front.chat.start(saved.conversation)
+    lines = [f"{_size(front)} from {path}"]
+    if saved.settings:
+        lost = settings.taken_over(front.chat, saved.settings)
+        lines += [f"setting {line}" for line in lost] or [f"settings: {_pairs(saved.settings)}"]
+    if question := saved.conversation.last_question():
+        lines.append(f"the last question was: {_short(question)}")
+    front.say("\n".join(lines))
+
+
+def export_(front: Front, argument: str) -> None:
+    path = _file(argument, "/export evening.md")
+    forms: dict[str, Literal["md", "json"]] = {".md": "md", ".markdown": "md", ".json": "json"}
+    form = forms.get(path.suffix.lower())
+    if form is None:
+        raise UsageError(f"{path} ends in neither .md nor .json", hint="The ending says what is written.")
+    transcript.write(path, transcript.export(front.chat.conversation, form))
+    front.say(f"wrote {_size(front)} to {path}")
+
+
+def copy(front: Front, argument: str) -> None:
+    back = _number(argument)
+    answers = [message.content for message in front.chat.conversation.messages if message.role == "assistant"]
+    if back > len(answers):
+        raise _too_far(back, len(answers), "answered")
+    text = answers[-back]
+    if front.terminal.copy(text):
+        front.say(f"{len(text)} characters went to the clipboard, if this terminal takes them (OSC 52)")
+    else:
+        front.say("this terminal has no clipboard: /export FILE.md writes the conversation to a file")
+
+
+def multiline(front: Front, argument: str) -> None:
+    terminal = front.terminal
+    terminal.multiline = not terminal.multiline if not argument else settings.switch(argument)
+    on = "enter begins a new line; a line that ends in / or \\, or ctrl-d, sends"
+    front.say(on if terminal.multiline else "enter sends")
+
+
+def context(front: Front, argument: str) -> None:
+    chat = front.chat
+    used, total = chat.used(), chat.engine.info.n_ctx
+    files = sum(one.tokens for one in chat.attachments)
+    filled = min(WIDTH, round(WIDTH * (used + files) / total))
+    gauge = "#" * filled + "-" * (WIDTH - filled)
+    waiting = f", {files} more in attached files" if files else ""
+    left = f", {chat.left_out} of them left out" if chat.left_out else ""
+    front.say(f"context [{gauge}] {used}/{total} tokens, {_size(front)}{left}{waiting}")
+
+
+def tokens(front: Front, argument: str) -> None:
+    front.say(f"{front.chat.count(argument)} tokens")
+
+
+def _too_far(back: int, there: int, done: str) -> UsageError:
+    if there == 0:
+        return UsageError(f"nothing was {done} yet", hint="Write a message first.")
+    return UsageError(f"{back} is too far back: {there} were {done}", hint="1 is the last.")
+
+
+def _number(argument: str) -> int:
+    """How far back; 1 without an argument."""
+    if not argument:
+        return 1
+    if not (argument.isascii() and argument.isdecimal() and int(argument) > 0):
+        raise UsageError(f"{argument:.20} is not a number", hint="1 is the last, 2 the one before.")
+    return int(argument)
+
+
+def _path(argument: str) -> str:
+    """A file name may be written in quotes; spaces need none."""
+    quoted = len(argument) > 1 and argument[0] == argument[-1] and argument[0] in "\"'"
+    return argument[1:-1] if quoted else argument
+
+
+def _file(argument: str, example: str) -> Path:
+    if not argument:
+        raise UsageError("the name of a file is missing", hint=f"For example {example}")
+    return Path(_path(argument)).expanduser()
+
+
+def _size(front: Front) -> str:
+    n = exchanges(front.chat.conversation.messages)
+    return f"{n} exchange{'' if n == 1 else 's'}"
+
+
+def _pairs(values: dict[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= 60 else f"{line[:59]}…"

@@ -1,0 +1,48 @@
+"""Engines of a process of their own, by the name of the model file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.backends.fake import FakeTarget, FakeVocab
+from localspec.chat import ChatTemplate
+from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.engine import Engine
+from localspec.errors import ModelError, ModelLoadError
+from localspec.loading import EngineOptions
+from tests.cli.factories import TEMPLATE
+from tests.cli.factories import engine as slow
+from tests.cli.repl.support import Scripted
+
+THINKING = ("<think>", "let me \x1b[31m see", "</think>", "yes", ".")
+
+
+def find(path: Path) -> Path:
+    """Models need not be there, but for ``missing*``."""
+    if path.name.startswith("missing"):
+        raise ModelError(f"{path} does not exist", hint="Check the path.")
+    return path
+
+
+def engine(options: EngineOptions, *, progress: Callable[[str, float], bool]) -> Engine:
+    """``broken*`` does not load, ``base*`` has no template, ``thinks*`` thinks first, ``large*`` has room for long
+    messages; the others are slow."""
+    name = options.target.path.name
+    if name.startswith("broken") or (options.draft and options.draft.path.name.startswith("broken")):
+        raise ModelLoadError(f"{name} is damaged", hint="Download it again.")
+    drafters = [NgramSimple(NgramOptions())]
+    if name.startswith("thinks"):
+        return Engine(Scripted(THINKING), drafters, template=ChatTemplate(TEMPLATE, origin="a test"))
+    if name.startswith("large"):
+        target = FakeTarget(FakeVocab(40), seed=5, spread=2.0, n_ctx=32768, rows=512)
+        return Engine(target, drafters, template=ChatTemplate(TEMPLATE, origin="a test"))
+    made = slow(options, progress=progress)
+    made.info = replace(
+        made.info,
+        target=str(options.target.path),
+        draft=str(options.draft.path) if options.draft else None,
+        has_template=not name.startswith("base"),
+    )
+    return made

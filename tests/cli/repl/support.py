@@ -1,0 +1,144 @@
+"""Chats over engines without weights, in this process; a terminal that is a list of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from localspec.backends.base import Row
+from localspec.backends.fake import FakeTarget, FakeVocab
+from localspec.chat import ChatTemplate
+from localspec.chat.conversation import Conversation
+from localspec.cli.output import Output
+from localspec.cli.repl.chat import Chat, TurnEvent
+from localspec.cli.repl.loop import Repl
+from localspec.cli.repl.view import View
+from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.engine import Engine
+from localspec.errors import LocalspecError
+from localspec.options import COMMANDS, Values
+from localspec.text.thinking import Piece
+from localspec.types import Message
+
+TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+
+
+class Scripted(FakeTarget):
+    """Says after each token the one that ``follows``; a text of single tokens comes out as it is written."""
+
+    def __init__(self, pieces: Sequence[str], *, n_ctx: int = 512) -> None:
+        first = 40
+        renamed = {first + i: piece for i, piece in enumerate(pieces)}
+        super().__init__(FakeVocab(first + len(pieces), renamed=renamed), n_ctx=n_ctx)
+        script = [*renamed, 0]
+        self._after = dict(pairwise(script))
+        self._first = script[0]
+
+    def scores(self, text: Sequence[int]) -> Row:
+        row = np.zeros(self.vocab.n_tokens, np.float32)
+        row[self._after.get(text[-1], self._first)] = 50.0
+        return row
+
+
+def engine(target: FakeTarget | None = None, *, template: str = TEMPLATE, n_ctx: int = 512) -> Engine:
+    return Engine(
+        target or FakeTarget(FakeVocab(40), seed=5, spread=2.0, n_ctx=n_ctx),
+        [NgramSimple(NgramOptions())],
+        template=ChatTemplate(template, origin="a test"),
+    )
+
+
+class FakeEngines:
+    """Engines by what is loaded; ``fails`` is raised by the next load."""
+
+    def __init__(self, first: Engine) -> None:
+        self.current = first
+        self.loads: list[Values] = []
+        self.revived = 0
+        self.fails: LocalspecError | None = None
+        self.next: Engine | None = None
+
+    def load(self, values: Values) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.loads.append(values)
+        self.current = self.next or self.current
+
+    def revive(self) -> None:
+        self.revived += 1
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    """A chat's options, short and repeatable."""
+    defaults = {option.name: option.default for option in COMMANDS["chat"].options}
+    return {
+        **defaults,
+        "model": "fake.gguf",
+        "temp": 0.0,
+        "n_predict": 12,
+        "ignore_eos": True,
+        "spec": "fixed",
+        **changes,
+    }
+
+
+def chat(loaded: Engine | None = None, *, system: str | None = None, **changes: Any) -> Chat:
+    return Chat(FakeEngines(loaded or engine()), values(**changes), Conversation(system))
+
+
+def loads(one: Chat) -> FakeEngines:
+    assert isinstance(one.engines, FakeEngines)
+    return one.engines
+
+
+def run(events: Iterable[TurnEvent]) -> tuple[str, TurnEvent]:
+    """The answer, and the last event."""
+    seen = list(events)
+    text = "".join(event.text for event in seen if isinstance(event, Piece) and event.kind == "answer")
+    return text, seen[-1]
+
+
+def contents(one: Chat) -> list[str]:
+    return [message.content for message in one.conversation.messages]
+
+
+def messages(*texts: str) -> list[Message]:
+    """Questions and answers in turn."""
+    return [Message(("user", "assistant")[i % 2], text) for i, text in enumerate(texts)]
+
+
+class Typed:
+    """A terminal where these lines are typed; an exception in their place is raised."""
+
+    def __init__(self, lines: Sequence[str | BaseException]) -> None:
+        self.multiline = False
+        self.lines = list(lines)
+        self.defaults: list[str] = []
+        self.copied: list[str] = []
+        self.clipboard = True
+
+    def read(self, default: str = "") -> str | None:
+        self.defaults.append(default)
+        if not self.lines:
+            return None
+        line = self.lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    def copy(self, text: str) -> bool:
+        if self.clipboard:
+            self.copied.append(text)
+        return self.clipboard
+
+
+def repl(one: Chat, *lines: str | BaseException) -> Repl:
+    return Repl(one, Typed(lines), View(Output(), one.values, plain=True))
+
+
+def typed(one: Repl) -> Typed:
+    assert isinstance(one.terminal, Typed)
+    return one.terminal

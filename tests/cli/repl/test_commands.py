@@ -1,0 +1,469 @@
+"""Slash commands, one by one, over an engine without weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localspec.chat.conversation import Conversation
+from localspec.cli.repl import commands, settings
+from localspec.cli.repl.chat import Chat
+from localspec.cli.repl.completion import completions
+from localspec.cli.repl.front import Leave, LineCleared
+from localspec.errors import EngineDied, ModelLoadError, UsageError
+from tests.cli.repl.support import chat, contents, engine, loads, messages, repl, run, typed
+
+Said = pytest.CaptureFixture[str]
+
+
+def take(one: Chat, said: Said, line: str) -> str:
+    """What a line makes the chat say on stderr."""
+    said.readouterr()
+    repl(one).take(line)
+    return said.readouterr().err
+
+
+# The registry
+
+
+def test_names_and_aliases_are_unique_and_explained() -> None:
+    assert len(commands.names()) == len(set(commands.names()))
+    for command in commands.COMMANDS:
+        assert command.help.endswith(".")
+        assert f"`/{command.name}" in commands.reference()
+
+
+def test_the_page_about_the_chat_is_fresh() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "chat.md"
+    assert page.read_text("utf-8").endswith(f"\n\n{commands.reference()}\n")
+
+
+def test_help_lists_all_commands_in_80_columns(capsys: Said) -> None:
+    said = take(chat(), capsys, "/help")
+    assert all(f"/{command.name}" in said for command in commands.COMMANDS)
+    assert max(map(len, said.splitlines())) <= 80
+    assert take(chat(), capsys, "/help quit").startswith("/exit (also /quit, /bye): Leaves.")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"), [("/hlep", "Did you mean /help?"), ("/reed x", "/read"), ("/zzzz", "/help lists")]
+)
+def test_unknown_commands_never_reach_the_model(capsys: Said, line: str, hint: str) -> None:
+    one = chat()
+    said = take(one, capsys, line)
+    assert f"there is no command {line.split()[0]}. " in said
+    assert hint in said
+    assert f"written /{line.split()[0]}" in said
+    assert contents(one) == []
+
+
+def test_two_slashes_send_one() -> None:
+    one = chat()
+    repl(one).take("//etc is a folder")
+    assert contents(one)[0] == "/etc is a folder"
+
+
+@pytest.mark.parametrize("line", ["/exit", "/quit", "/bye"])
+def test_leaving(line: str) -> None:
+    with pytest.raises(Leave):
+        repl(chat()).take(line)
+
+
+# Questions and answers
+
+
+def test_edit_brings_the_old_question_and_replaces_it(capsys: Said) -> None:
+    one = chat()
+    one.start(Conversation(None, messages("a", "b", "c", "d")))
+    front = repl(one, "new")
+    front.take("/edit 2")
+    assert typed(front).defaults == ["a"]
+    assert contents(one)[0] == "new"
+    assert len(contents(one)) == 2
+
+
+@pytest.mark.parametrize("answer", ["", "  ", LineCleared(), KeyboardInterrupt()])
+def test_an_edit_can_be_given_up(capsys: Said, answer: str | BaseException) -> None:
+    one = chat()
+    one.start(Conversation(None, messages("a", "b")))
+    repl(one, answer).take("/edit")
+    assert contents(one) == ["a", "b"]
+    assert "nothing was changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["/edit", "/regen", "/copy"])
+def test_nothing_was_asked_yet(capsys: Said, line: str) -> None:
+    assert "yet. Write a message first." in take(chat(), capsys, line)
+
+
+def test_undo_takes_back_files_first_then_exchanges(capsys: Said) -> None:
+    one = chat()
+    one.start(Conversation(None, messages("a\nb", "b", "c", "d")))
+    one.attach([("file", "x")])
+    assert "no longer attached: file" in take(one, capsys, "/undo")
+    assert "taken back: c" in take(one, capsys, "/undo")
+    assert "taken back: a b" in take(one, capsys, "/undo")
+    assert "nothing to take back" in take(one, capsys, "/undo")
+
+
+def test_clear_keeps_the_system_message(capsys: Said) -> None:
+    one = chat(system="sys")
+    one.start(Conversation("sys", messages("a", "b")))
+    assert "the system message stays" in take(one, capsys, "/new")
+    assert (contents(one), one.conversation.system) == ([], "sys")
+
+
+def test_system(capsys: Said) -> None:
+    one = chat()
+    assert "no system message" in take(one, capsys, "/system")
+    take(one, capsys, "/system be\nbrief")
+    assert one.conversation.system == "be\nbrief"
+    assert "be\nbrief" in take(one, capsys, "/system")
+    take(one, capsys, "/system off")
+    assert one.conversation.system is None
+
+
+def test_copy(capsys: Said) -> None:
+    one = chat()
+    one.start(Conversation(None, messages("a", "first", "c", "second")))
+    front = repl(one)
+    front.take("/copy")
+    front.take("/copy 2")
+    assert typed(front).copied == ["second", "first"]
+    typed(front).clipboard = False
+    front.take("/copy")
+    assert "no clipboard: /export FILE.md" in capsys.readouterr().err
+
+
+# Files
+
+
+def test_read_shows_the_cost_before_anything_is_sent(capsys: Said, tmp_path: Path) -> None:
+    path = tmp_path / "a file ü.txt"
+    path.write_text("hello\n")
+    one = chat()
+    said = take(one, capsys, f"/read {path}")
+    assert f"{path}: {one.attachments[0].tokens} tokens" in said
+    assert f"{one.free()} of 512 tokens stay free" in said
+    assert contents(one) == []
+    repl(one).take("what is it?")
+    assert "hello" in contents(one)[0]
+    assert "no file is attached" in take(one, capsys, "/read")
+
+
+def test_files_that_cannot_go_along(capsys: Said, tmp_path: Path) -> None:
+    one = chat()
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+    (tmp_path / "large").write_bytes(b"x" * 20_000_000)
+    (tmp_path / "long").write_text("x" * 600)
+    (tmp_path / "evil\x1b[31m").write_text("x" * 600)
+    assert "is not UTF-8 text (byte 0 is 0xff)" in take(one, capsys, f"/read {tmp_path}/binary")
+    assert "20,000,000 bytes, which cannot fit in a context of 512" in take(one, capsys, f"/read {tmp_path}/large")
+    assert "tokens, 512 of 512 are free" in take(one, capsys, f"/read {tmp_path}/long")
+    assert "is not a file" in take(one, capsys, f"/read {tmp_path}")
+    assert "is not a file" in take(one, capsys, "/read /dev/zero")
+    assert "No such file" in take(one, capsys, f"/read {tmp_path}/none")
+    assert "\x1b" not in take(one, capsys, f"/read {tmp_path}/evil\x1b[31m")
+    assert one.attachments == []
+
+
+def test_glob_attaches_all_or_none(capsys: Said, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("b.py", "a.py", "in/c.py"):
+        (tmp_path / name).write_text(name)
+    one = chat(engine(n_ctx=1000))
+    take(one, capsys, f"/glob {tmp_path}/**/*.py")
+    assert [Path(file.name).name for file in one.attachments] == ["a.py", "b.py", "c.py"]
+    assert "no file matches" in take(one, capsys, f"/glob {tmp_path}/*.rs")
+    (tmp_path / "d.py").write_text("x" * 2000)
+    assert "4 files: " in take(one, capsys, f"/glob {tmp_path}/**/*.py")
+    assert len(one.attachments) == 3
+
+
+def test_save_and_load(capsys: Said, tmp_path: Path) -> None:
+    path = tmp_path / "evening.json"
+    one = chat(system="sys")
+    one.start(Conversation("sys", messages("a", "b")))
+    take(one, capsys, "/set top-k 7")
+    assert f"saved 1 exchange in {path}" in take(one, capsys, f"/save {path}")
+    other = chat()
+    assert "1 exchange from" in take(other, capsys, f"/load {path}")
+    assert (contents(other), other.conversation.system, other.values["top_k"]) == (["a", "b"], "sys", 7)
+    (tmp_path / "foreign").write_text("precious")
+    assert "error" in take(one, capsys, f"/save {tmp_path}/foreign")
+    assert (tmp_path / "foreign").read_text() == "precious"
+    assert "is missing" in take(one, capsys, "/save")
+
+
+def test_a_saved_setting_reaches_no_file_and_no_model(capsys: Said, tmp_path: Path) -> None:
+    path = tmp_path / "evening.json"
+    one = chat()
+    take(one, capsys, f"/save {path}")
+    saved = json.loads(path.read_text())
+    saved["settings"] = {"lora": "x", "log-file": "y", "temp": "hot", "top-k": "3"}
+    path.write_text(json.dumps(saved))
+    said = take(one, capsys, f"/load {path}")
+    assert said.count("there is no setting") == 2
+    assert "--temp hot is not a number" in said
+    assert (one.values["top_k"], one.values["log_file"], loads(one).loads) == (3, None, [])
+
+
+def test_export(capsys: Said, tmp_path: Path) -> None:
+    one = chat()
+    one.start(Conversation("sys", messages("ask", "answer")))
+    take(one, capsys, f"/export {tmp_path}/a.md")
+    take(one, capsys, f"/export {tmp_path}/a.JSON")
+    assert "answer" in (tmp_path / "a.md").read_text()
+    assert json.loads((tmp_path / "a.JSON").read_text())[-1]["content"] == "answer"
+    assert "exists" in take(one, capsys, f"/export {tmp_path}/a.md")
+    assert "neither .md nor .json" in take(one, capsys, f"/export {tmp_path}/a.txt")
+    assert "error" in take(one, capsys, f"/export {tmp_path}/no/such/folder.md")
+
+
+def test_ctx_and_tokens(capsys: Said) -> None:
+    one = chat(system="sys")
+    assert "] 3/512 tokens, 0 exchanges" in take(one, capsys, "/ctx")
+    assert take(one, capsys, "/tokens hello") == "5 tokens\n"
+    assert take(one, capsys, "/tokens") == "0 tokens\n"
+
+
+# Settings
+
+
+@pytest.mark.parametrize("name", ["temp", "--temp", "temperature", "TEMP"])
+def test_set_takes_the_flags_names(capsys: Said, name: str) -> None:
+    one = chat()
+    assert take(one, capsys, f"/set {name} 0.5") == "temp = 0.5\n"
+    assert one.values["temp"] == 0.5
+    assert one.request(()).sampling.temperature == 0.5
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/set tmp 1", "Did you mean temp?"),
+        ("/set temp hot", "is not a number"),
+        ("/set temp -1", "out of range. It takes at least 0"),
+        ("/set top-k 1.5", "is not an integer"),
+        ("/set ignore-eos maybe", "is not true or false"),
+        ("/set stop 'a", "Close the quotes"),
+        ("/set samplers bogus", "bogus"),
+        ("/set spec-draft-n-min 9", "spec-draft-n-min is more"),
+        ("/set model x", "Use /model FILE."),
+        ("/set hf-token x", "there is no setting"),
+        ("/set", "needs the name of a setting"),
+        ("/spec bogus 1", "there is no setting"),
+        ("/spec depth", "is not complete"),
+        ("/think maybe", "is not possible"),
+        ("/multiline maybe", "neither on nor off"),
+        ("/edit x", "is not a number"),
+        ("/edit 0", "is not a number"),
+    ],
+)
+def test_mistakes_change_nothing(capsys: Said, line: str, said: str) -> None:
+    one = chat()
+    before = dict(one.values)
+    line_said = take(one, capsys, line)
+    assert said in line_said
+    assert len(line_said.splitlines()) == 1
+    assert one.values == before
+    assert loads(one).loads == []
+
+
+def test_set_shows_and_takes_back(capsys: Said) -> None:
+    one = chat(top_k=11)
+    take(one, capsys, "/set top-k 5")
+    assert take(one, capsys, "/set top-k").startswith("top-k = 5 (")
+    take(one, capsys, "/set top-k default")
+    assert one.values["top_k"] == 11
+
+
+def test_set_many(capsys: Said) -> None:
+    one = chat()
+    take(one, capsys, "/set stop 'User: ' END")
+    assert one.request(()).stop == ("User: ", "END")
+
+
+def test_params_marks_what_differs(capsys: Said) -> None:
+    said = take(chat(top_k=11), capsys, "/params").splitlines()
+    assert "* top-k" in " ".join(line for line in said if " top-k " in line)
+    assert next(line for line in said if " top-p " in line).startswith("  top-p")
+
+
+def test_only_what_an_engine_is_made_of_loads_it_anew(capsys: Said) -> None:
+    one = chat()
+    take(one, capsys, "/set top-k 5")
+    take(one, capsys, "/spec depth 9")
+    assert loads(one).loads == []
+    assert "loaded anew" in take(one, capsys, "/set ctx-size 300")
+    assert [values["ctx_size"] for values in loads(one).loads] == [300]
+
+
+def test_every_setting_can_be_shown_and_parsed_back() -> None:
+    one = chat()
+    for option in settings.settable(one.values):
+        value = one.values[option.name]
+        if value not in (None, ()):
+            assert settings.parse(option, settings.shown(value)) == value
+
+
+# Speculation, models
+
+
+def test_spec_off_and_on(capsys: Said) -> None:
+    one = chat()
+    assert "off from the next turn on" in take(one, capsys, "/spec off")
+    assert "speculation off" in take(one, capsys, "abc")
+    assert "speculation is fixed: ngram-simple · depth 3" in take(one, capsys, "/spec on")
+    assert "speculation off" not in take(one, capsys, "abc")
+
+
+def test_spec_has_the_modes_of_its_flag(capsys: Said) -> None:
+    one = chat(spec="off")
+    assert "speculation is auto: ngram-simple · depth 16" in take(one, capsys, "/spec on")
+    assert "speculation is fixed" in take(one, capsys, "/spec fixed")
+    assert one.request(()).spec.mode == "fixed"
+
+
+def test_spec_settings_have_short_names(capsys: Said) -> None:
+    one = chat()
+    for line in ("/spec depth 7", "/spec width 2", "/spec nodes 9", "/spec p-min 0.25", "/spec accept ratio"):
+        take(one, capsys, line)
+    spec = one.request(()).spec
+    assert (spec.depth, spec.width, spec.nodes, spec.p_min, spec.accept) == (7, 2, 9, 0.25, "ratio")
+    take(one, capsys, "/spec spec-draft-n-max 4")
+    assert one.request(()).spec.depth == 4
+
+
+def test_spec_type_loads_what_is_not_there(capsys: Said) -> None:
+    one = chat()
+    take(one, capsys, "/spec type ngram-simple")
+    assert one.request(()).spec.types == ("ngram-simple",)
+    assert loads(one).loads == []
+    loads(one).fails = UsageError("--spec-type draft-simple needs a draft model")
+    assert "needs a draft model" in take(one, capsys, "/spec type draft-simple")
+    assert one.types == ("ngram-simple",)
+    take(one, capsys, "/spec type none")
+    assert one.request(()).spec.mode == "off"
+
+
+def test_another_model_keeps_the_conversation(capsys: Said, tmp_path: Path) -> None:
+    (tmp_path / "b.gguf").touch()
+    one = chat()
+    one.start(Conversation("sys", messages("a", "b")))
+    loads(one).next = engine(n_ctx=300)
+    assert "context 300" in take(one, capsys, f"/model {tmp_path}/b.gguf")
+    assert one.values["model"] == f"{tmp_path}/b.gguf"
+    assert contents(one) == ["a", "b"]
+    assert run(one.ask("c"))[0]
+
+
+def test_a_model_that_does_not_load_changes_nothing(capsys: Said, tmp_path: Path) -> None:
+    (tmp_path / "b.gguf").touch()
+    one = chat()
+    one.start(Conversation("sys", messages("a", "b")))
+    loads(one).fails = ModelLoadError("damaged", hint="Download it again.")
+    assert "damaged. Download it again." in take(one, capsys, f"/model {tmp_path}/b.gguf")
+    assert one.values["model"] == "fake.gguf"
+    assert contents(one) == ["a", "b"]
+
+
+def test_draft_models_come_and_go(capsys: Said, tmp_path: Path) -> None:
+    (tmp_path / "small.gguf").touch()
+    one = chat(spec_type="ngram-simple")
+    take(one, capsys, f"/draft {tmp_path}/small.gguf")
+    (values,) = loads(one).loads
+    assert (values["model_draft"], values["spec_type"]) == (f"{tmp_path}/small.gguf", "draft-simple,ngram-simple")
+    take(one, capsys, "/draft off")
+    assert (one.values["model_draft"], one.values["spec_type"]) == (None, "ngram-simple")
+
+
+def test_stats(capsys: Said) -> None:
+    one = chat(n_predict=40)
+    assert "nothing was answered yet" in take(one, capsys, "/stats")
+    take(one, capsys, "abcabc")
+    first = take(one, capsys, "/stats")
+    assert "by source ngram-simple" in first
+    assert "session" not in first
+    take(one, capsys, "abcabc")
+    said = take(one, capsys, "/stats")
+    assert "session of 2 answers" in said
+    assert "80 tok" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_think_tells_the_template(capsys: Said) -> None:
+    one = chat(engine(template="{{ messages[-1].content }}{% if enable_thinking %}T{% endif %}"))
+    take(one, capsys, "/think on")
+    assert dict(one.request(()).template_kwargs) == {"enable_thinking": True}
+    assert "thinking: on" in take(one, capsys, "/think")
+
+
+# What goes wrong
+
+
+def test_a_dead_engine_is_replaced(capsys: Said) -> None:
+    one = chat()
+
+    def die(request: object) -> object:
+        raise EngineDied("it is gone", hint="Wait.")
+
+    one.engine.submit = die  # type: ignore[method-assign, assignment]
+    said = take(one, capsys, "abc")
+    assert "it is gone" in said
+    assert "a new engine is running" in said
+    assert loads(one).revived == 1
+
+
+def test_the_prompt_survives_any_handler(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise OSError("the disk\nis full")
+
+    monkeypatch.setattr(settings, "listed", fail)
+    said = take(chat(), capsys, "/params")
+    assert said == "localspec: error: that did not work: the disk is full\n"
+
+
+@pytest.mark.parametrize("line", ["/read ~nobody-here/x", "/glob ~nobody-here/*", "/save ~nobody-here/x", "/read \0"])
+def test_names_that_are_no_names_are_one_line(capsys: Said, line: str) -> None:
+    said = take(chat(), capsys, line)
+    assert said.startswith("localspec: error: ")
+    assert len(said.splitlines()) == 1
+    assert completions(line, chat()) == []
+
+
+# Completion
+
+
+@pytest.mark.parametrize(
+    ("before", "offers"),
+    [
+        ("/re", ["read", "regen", "regenerate", "reasoning"]),
+        ("/set tem", ["temp"]),
+        ("/set ignore-eos o", ["on", "off"]),
+        ("/set flash-attn a", ["auto"]),
+        ("/spec o", ["on", "off"]),
+        ("/spec type ngram", ["ngram-simple"]),
+        ("/help unk", []),
+        ("/help und", ["undo"]),
+        ("//re", []),
+        ("re", []),
+        ("/bogus x", []),
+    ],
+)
+def test_completion(before: str, offers: list[str]) -> None:
+    found = completions(before, chat())
+    assert sorted(one.text for one in found) == sorted(offers)
+    assert all(before.endswith(one.text[: one.replaces]) for one in found)
+
+
+def test_completion_of_files(tmp_path: Path) -> None:
+    for name in ("one.txt", "one two.txt", ".hidden"):
+        (tmp_path / name).touch()
+    (tmp_path / "only").mkdir()
+    found = completions(f"/read {tmp_path}/on", chat())
+    assert [one.text for one in found] == ["one two.txt", "one.txt", "only/"]
+    assert {one.text for one in completions(f"/read {tmp_path}/", chat())} == {"one.txt", "one two.txt", "only/"}
+    assert completions(f"/read {tmp_path}/no/such", chat()) == []

@@ -1,0 +1,230 @@
+"""Keys at a real terminal: messages of several lines, pasted text, history, completion, editor, clipboard."""
+
+from __future__ import annotations
+
+import base64
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import TAKEN, Terminal, plain
+
+FAKE = "tests.cli.repl.fake_main"
+CHAT = ("chat", "-m", "large.gguf", "-s", "3", "-n", "5", "--ignore-eos")
+PASTE, PASTED = b"\x1b[200~", b"\x1b[201~"
+
+
+def chat(tmp_path: Path, *more: str, model: str = "large.gguf", env: dict[str, str] | None = None) -> Terminal:
+    here = {"XDG_STATE_HOME": str(tmp_path), "NO_COLOR": "", "EDITOR": "", "VISUAL": ""}
+    return Terminal(*CHAT, "-m", model, *more, module=FAKE, env={**here, **(env or {})})
+
+
+def send(terminal: Terminal, keys: bytes) -> str:
+    """Keys that end in a line taken; what is on the screen after it, up to the next prompt."""
+    terminal.send(keys)
+    terminal.until(TAKEN)
+    return plain(terminal.prompt())
+
+
+def size(terminal: Terminal) -> tuple[int, str]:
+    """Tokens and exchanges of the conversation, as /ctx has them."""
+    said = send(terminal, b"/ctx\r").split("] ")[1]
+    tokens, _, rest = said.partition("/")
+    return int(tokens), rest.partition(", ")[2].strip()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        b"ab\x1b\rcd\r",  # alt-enter
+        b"ab\x0acd\r",  # ctrl-j
+        b"ab\\\rcd\r",
+        b'"""ab\rcd"""\r',
+        b'"""\rab\rcd\r"""\r',
+        PASTE + b"ab\r\ncd" + PASTED + b"\r",
+    ],
+)
+def test_two_lines_are_one_message(tmp_path: Path, keys: bytes) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        assert "5 tok" in send(terminal, keys)
+        tokens, exchanges = size(terminal)
+        assert exchanges == "1 exchange"
+        assert len("ab\ncd\n") + 5 <= tokens <= len("ab\ncd\n") + 20
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+def test_a_paste_of_300_lines_is_one_message(tmp_path: Path) -> None:
+    lines = [f"line {n} \\" for n in range(300)]  # backslashes of its own mean nothing
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        text = "\n".join(lines)
+        terminal.send(PASTE + text.encode() + PASTED)
+        terminal.until(b"299")
+        assert "5 tok" in send(terminal, b"x\r")
+        tokens, exchanges = size(terminal)
+        assert exchanges == "1 exchange"
+        assert tokens >= len(text)
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+def test_pasted_quotes_open_nothing(tmp_path: Path) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        assert "5 tok" in send(terminal, PASTE + b'"""doc"""\ndef f(): pass' + PASTED + b"\r")
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+@pytest.mark.parametrize("end", [b"/\r", b"\\\r", b"\x04"])
+def test_with_multiline_input_enter_is_a_new_line(tmp_path: Path, end: bytes) -> None:
+    with chat(tmp_path, "-mli") as terminal:
+        terminal.prompt()
+        assert "5 tok" in send(terminal, b"ab\rcd" + end)
+        assert size(terminal)[1] == "1 exchange"  # a command needs no mark
+        assert "enter sends" in send(terminal, b"/multiline\r")
+        assert "5 tok" in send(terminal, b"ab\r")
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+def test_history_outlives_the_chat_and_is_private(tmp_path: Path) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        send(terminal, b"first\x0aquestion\r")
+        terminal.process.kill()  # it was written before the answer
+    (file,) = tmp_path.rglob("history")
+    assert file.stat().st_mode & 0o077 == 0
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        assert "5 tok" in send(terminal, b"\x1b[A\r")
+        assert size(terminal)[0] >= len("first\nquestion\n")
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+    assert file.read_text().count("first") == 1
+
+
+def test_sigterm_keeps_what_was_typed(tmp_path: Path) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        terminal.send(b"half a question")
+        terminal.until(b"question")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end()[0] == 143
+    (file,) = tmp_path.rglob("history")
+    assert "half a question" in file.read_text()
+
+
+def test_a_history_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "localspec").write_text("a file where the folder should be")
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        assert "5 tok" in send(terminal, b"abc\r")
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+def test_tab_completes_commands_and_files(tmp_path: Path) -> None:
+    (tmp_path / "some file.txt").write_text("hello")
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        terminal.send(b"/und\t")
+        terminal.until(b"o")
+        assert "nothing to take back" in send(terminal, b"\r")
+        terminal.send(f"/read {tmp_path}/so\t".encode())
+        terminal.until(b"txt")  # the line is wrapped somewhere before
+        assert "some file.txt: " in send(terminal, b"\r")
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+@pytest.mark.parametrize("keys", [b"\x07", b"\x18\x05"])
+def test_the_editor_changes_the_message(tmp_path: Path, keys: bytes) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf "%s and /stats" "$(cat "$1")" > "$1"\n')
+    editor.chmod(0o755)
+    with chat(tmp_path, env={"EDITOR": str(editor)}) as terminal:
+        terminal.prompt()
+        terminal.send(b"abc" + keys)
+        terminal.until(b"and /stats")
+        assert "5 tok" in send(terminal, b"\r")
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+def test_edit_offers_the_old_question(tmp_path: Path) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        send(terminal, b"abc\r")
+        send(terminal, b"/edit\r")
+        terminal.until(b"abc")
+        assert "5 tok" in send(terminal, b"def\r")
+        assert size(terminal)[1] == "1 exchange"
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+def test_copy_reaches_the_clipboard(tmp_path: Path) -> None:
+    with chat(tmp_path, model="thinks.gguf") as terminal:
+        terminal.prompt()
+        send(terminal, b"abc\r")
+        terminal.send(b"/copy\r")
+        terminal.until(b"\x1b]52;c;")
+        assert base64.b64decode(terminal.until(b"\x07")[:-1]).startswith(b"yes.")
+        terminal.prompt()
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "env", "dimmed"),
+    [
+        ((), {}, True),
+        ((), {"NO_COLOR": "1"}, False),
+        (("-co", "off"), {}, False),
+        (("-co", "on"), {"NO_COLOR": "1"}, True),
+    ],
+)
+def test_thinking_stands_in_its_place(tmp_path: Path, more: tuple[str, ...], env: dict[str, str], dimmed: bool) -> None:
+    with chat(tmp_path, *more, model="thinks.gguf", env=env) as terminal:
+        terminal.prompt()
+        terminal.send(b"abc\r")
+        terminal.until(TAKEN)
+        raw = terminal.prompt()
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+    assert "thinking: let me \ufffd[31m see\r\nyes." in plain(raw)
+    assert (b"\x1b[2m" in raw) == dimmed
+
+
+def test_thinking_can_be_hidden(tmp_path: Path) -> None:
+    with chat(tmp_path, "--reasoning", "off", model="thinks.gguf") as terminal:
+        terminal.prompt()
+        shown = send(terminal, b"abc\r")
+        assert "let me" not in shown
+        assert "yes." in shown
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+@pytest.mark.parametrize(("more", "env"), [((), {"TERM": "dumb"}), (("--simple-io",), {})])
+def test_simple_terminals_get_no_escape_sequence(tmp_path: Path, more: tuple[str, ...], env: dict[str, str]) -> None:
+    with chat(tmp_path, *more, model="thinks.gguf", env=env) as terminal:
+        seen = terminal.until(b"> ")
+        terminal.send(b"abc\n")
+        seen += terminal.until(b" tok")
+        seen += terminal.until(b"> ")
+        terminal.send(b"/copy\n")
+        seen += terminal.until(b"no clipboard")
+        seen += terminal.until(b"> ")
+        terminal.send(b"\x03")
+        seen += terminal.until(b"ctrl-c again, or ctrl-d, leaves")
+        seen += terminal.until(b"> ")
+        terminal.send(b"\x04")
+        code, rest = terminal.end()
+    assert code == 0
+    assert b"\x1b" not in seen + rest
+    assert b"yes." in seen
