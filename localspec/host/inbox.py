@@ -98,5 +98,6 @@ def _summed(first: StepStats | None, second: StepStats | None) -> StepStats | No
         t_draft=first.t_draft + second.t_draft,
         t_verify=first.t_verify + second.t_verify,
         t_host=first.t_host + second.t_host,
+        t_plain=None if first.t_plain is None or second.t_plain is None else first.t_plain + second.t_plain,
         tree=second.tree or first.tree,
     )

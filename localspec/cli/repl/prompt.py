@@ -130,6 +130,7 @@ class PromptTerminal:
             event.current_buffer.validate_and_handle()
 
         @keys.add("c-g", filter=~is_searching)
+        @keys.add("c-x", "c-e", filter=~is_searching)  # prompt_toolkit's own would send the message unseen
         def _editor(event: KeyPressEvent) -> None:
             if not _editor_is_there():
                 event.app.create_background_task(_say_no_editor())
