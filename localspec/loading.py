@@ -39,12 +39,12 @@ __all__ = [
 Progress = Callable[[str, float], bool]
 
 DRAFT_MODEL = "draft-simple"
-SPEC_TYPES = ("none", DRAFT_MODEL, "ngram-simple")
+SPEC_TYPES = ("none", DRAFT_MODEL, "suffix", "ngram-simple")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Everything an engine is built from. ``spec_types=None``: the draft model if there is one, n-grams otherwise.
+    """Everything an engine is built from. ``spec_types=None``: suffixes, and the draft model if there is one.
 
     ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
     ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
@@ -95,7 +95,7 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
         UsageError: an unknown type, or one that lacks its model.
     """
     if options.spec_types is None:
-        return (DRAFT_MODEL,) if options.draft is not None else ("ngram-simple",)
+        return ("suffix", DRAFT_MODEL) if options.draft is not None else ("suffix",)
     for name in options.spec_types:
         if name not in SPEC_TYPES:
             raise UsageError(f"--spec-type {name} is not known", hint=f"Known types: {', '.join(SPEC_TYPES)}.")
@@ -215,8 +215,13 @@ class _Loader:
         return loaded
 
     def _drafters(self, native: Native, target: LlamaTarget) -> list[Drafter]:
-        makers = {"ngram-simple": self._ngram, DRAFT_MODEL: self._draft_model}
+        makers = {"suffix": self._suffix, "ngram-simple": self._ngram, DRAFT_MODEL: self._draft_model}
         return [makers[name](native, target) for name in self._options.spec_types or ()]
+
+    def _suffix(self, native: Native, target: LlamaTarget) -> Drafter:
+        from localspec.drafters.suffix import Suffix
+
+        return Suffix()
 
     def _ngram(self, native: Native, target: LlamaTarget) -> Drafter:
         from localspec.drafters.ngram import NgramSimple

@@ -65,14 +65,15 @@ Pairs = dict[tuple[str, str], list[tuple[Run, Run]]]
 def settings(draft: bool) -> dict[str, SpecParams]:
     """Name → setting."""
     found = {
-        "ngram-simple, auto": replace(NGRAM, depth=16, width=2, mode="auto"),
+        "suffix, auto": SpecParams(depth=16, width=2, types=("suffix",)),
+        "ngram-simple, auto": SpecParams(depth=16, width=2, types=("ngram-simple",)),
         "ngram-simple, chain of 8": NGRAM,
         "ngram-simple, tree of 12": replace(NGRAM, width=2, nodes=12),
     }
     if draft:
         found |= {
-            "both, auto": SpecParams(depth=16),
-            "draft-simple, auto": replace(DRAFT, depth=16, mode="auto"),
+            "suffix + draft-simple, auto": SpecParams(depth=16, types=("suffix", "draft-simple")),
+            "draft-simple, auto": SpecParams(depth=16, types=("draft-simple",)),
             "draft-simple, chain of 4": DRAFT,
             "draft-simple, tree of 8": replace(DRAFT, width=2, nodes=8),
         }
@@ -144,7 +145,7 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, help="default: as localspec chooses")
     args = parser.parse_args()
     target = ModelOptions(args.model or demo_model(), threads=args.threads)
-    types = ("ngram-simple", "draft-simple") if args.draft else ("ngram-simple",)
+    types = ("suffix", "ngram-simple", *(("draft-simple",) if args.draft else ()))
     pair = ModelOptions(args.draft, threads=args.threads) if args.draft else None
     ways = settings(draft=args.draft is not None)
     with load(EngineOptions(target, draft=pair, spec_types=types, n_ctx=1024)) as engine:

@@ -15,6 +15,7 @@ from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.cli.app import COMPLETION, VERSION
 from localspec.cli.help import ROOT_EXAMPLES
 from localspec.drafters.ngram import NgramSimple
+from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.errors import ExitCode
 from localspec.options import COMMANDS, all_options, check_values, settle
@@ -194,7 +195,7 @@ def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def test_compare_measures_every_setting_on_every_prompt() -> None:
     def engine() -> Engine:
-        return Engine(FakeTarget(FakeVocab(), seed=3, n_ctx=2048), [NgramSimple()])
+        return Engine(FakeTarget(FakeVocab(), seed=3, n_ctx=2048), [NgramSimple(), Suffix()])
 
     ways = compare.settings(draft=False)
     with engine() as loaded:

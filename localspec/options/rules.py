@@ -115,7 +115,7 @@ class _Rules:
         if not draft and (name := self._by_hand(DRAFT_ONLY)):
             raise UsageError(f"{self._site(name)} is given without a draft model", hint="Give one with -md or -hfd.")
         types = values["spec_type"]
-        ngrams = not draft if types is None else "ngram-simple" in types
+        ngrams = types is not None and "ngram-simple" in types
         if not ngrams and (name := self._by_hand(NGRAM_ONLY)):
             raise UsageError(
                 f"{self._site(name)} is given, but nothing guesses by n-grams", hint="Add ngram-simple to --spec-type."

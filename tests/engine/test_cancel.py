@@ -12,6 +12,7 @@ from localspec.backends.base import Rows, Work
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.drafters.base import Ask
 from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.spec.tree import TokenTree
 from localspec.types import Finished, SamplingParams, SpecParams, Tokens
@@ -38,7 +39,7 @@ COLD = answer(Engine(fake()), plain(PROBE))
 
 def engine_of(*, sequences: int = 2) -> Engine:
     target = fake(n_ctx=256, sequences=sequences)
-    return Engine(target, [draft_model(target, noise=1.0), ngrams()], prompt_chunk=8)
+    return Engine(target, [draft_model(target, noise=1.0), ngrams(), Suffix()], prompt_chunk=8)
 
 
 def probe(engine: Engine) -> Outcome:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.drafters.base import Ask, Drafter
+from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.spec.tree import TokenTree
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams, SpecParams
@@ -35,7 +36,9 @@ MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
     "none": lambda target, seed, noise: [],
     "draft": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise)],
     "ngram": lambda target, seed, noise: [ngrams()],
+    "suffix": lambda target, seed, noise: [Suffix()],
     "both": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1)],
+    "all": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1), Suffix()],
 }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from localspec.cli.repl import settings
@@ -11,6 +11,8 @@ from localspec.cli.repl.chat import Chat
 from localspec.cli.repl.front import Front
 from localspec.cli.repl.totals import statistics
 from localspec.errors import UsageError
+from localspec.hub import is_repo
+from localspec.hub.shelf import DEMO, located
 from localspec.options import GENERATION_OPTIONS, Option, spec_params
 from localspec.options.tables.groups import SPEC
 
@@ -68,7 +70,7 @@ def _speculation(chat: Chat) -> str:
         return "speculation is off from the next turn on; /spec on brings it back"
     drafters = chat.types or chat.engine.info.drafters
     if not drafters:
-        return "nothing is loaded that guesses: /spec type ngram-simple, or /draft FILE"
+        return "nothing is loaded that guesses: /spec type suffix, or /draft FILE"
     if asked.depth == 0:
         return "speculation is off: its depth is 0; /spec depth 3 turns it on"
     return (
@@ -106,8 +108,7 @@ def think(front: Front, argument: str) -> None:
 
 def model(front: Front, argument: str) -> None:
     if argument:
-        path = _path(argument)
-        changes = {"model": path, **_gone(front.chat.values, "hf_repo", "hf_file")}
+        changes = {"model": _path(argument), **_gone(front.chat.values, "hf_repo", "hf_file")}
         settings.apply(front.chat, changes)
     info = front.chat.engine.info
     front.say(f"model {info.target} · context {info.n_ctx} · {info.backend} · guesses from {_drafters(front.chat)}")
@@ -133,8 +134,14 @@ def _types_with(types: str | None, *, draft: bool) -> str | None:
 
 
 def _path(name: str) -> str:
-    """A file name may be written in quotes; spaces need none."""
-    return str(Path(name.strip("\"'")).expanduser())
+    """The file meant: a path (in quotes or not; spaces need none), ``demo``, or ``user/repo[:quant]`` of the cache.
+
+    Raises:
+        ModelError: it is one of the latter, and not here.
+    """
+    path = os.path.expanduser(name.strip("\"'"))
+    known = path == DEMO or (is_repo(path.partition(":")[0]) and not path.lower().endswith(".gguf"))
+    return str(located(path)) if known and not os.path.exists(path) else path
 
 
 def _gone(values: Mapping[str, Any], *names: str) -> dict[str, Any]:

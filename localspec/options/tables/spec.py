@@ -21,7 +21,7 @@ SPEC_OPTIONS = (
         ("--spec-type",),
         str,
         None,
-        "Drafters: none, draft-simple, ngram-simple or a comma list; default draft-simple with -md, else ngram-simple.",
+        "Drafters: none, draft-simple, suffix, ngram-simple (a comma list); default suffix, with -md draft-simple too.",
         SPEC,
         "LIST",
         env=("LLAMA_ARG_SPEC_TYPE",),
