@@ -251,3 +251,22 @@ def test_wasted_cells_are_had_back_before_the_context_is_full(smol: Path, text: 
         with pytest.raises(OutOfMemory):
             step(target, seq, 5)
         check_cells(target)
+
+
+def test_conversation_after_conversation_stays_exact(smol: Path, text: list[int]) -> None:
+    """What earlier texts wasted is had back when they are cut: else the cache fills up, and trees are no longer laid as
+    plain decoding lays its tokens."""
+    with opened(smol, n_ctx=256, flash_attn="on", cache_type_k="f16", cache_type_v="f16") as target:
+        seq = target.open()
+        read(target, seq, text[:-1])
+        tokens, rows = [text[-1]], []
+        for _ in range(30):
+            rows.append(step(target, seq, tokens[-1]))
+            tokens.append(int(rows[-1].argmax()))
+        for _ in range(12):
+            assert target.truncate(seq, len(text) - 1) == len(text) - 1
+            for at in range(0, 27, 3):
+                got = target.forward([Work(seq, wasteful(target, tokens[at : at + 3]))])[0]
+                for node, plain in zip((0, 3, 4), rows[at:], strict=False):
+                    assert np.array_equal(got.logits(node), plain)
+                target.commit(seq, (0, 3, 4))

@@ -126,9 +126,10 @@ class LlamaTarget:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Where no text is left, nothing keeps its order by the waste."""
-        if self._pool.waste is not None and not any(seq.n_past for seq in self._seqs.values()):
-            self._memory.remove(self._pool.waste, -1, -1)
+        """Frees what nothing keeps its order by: all waste behind the text, where there is one text at most."""
+        texts = [seq.n_past for seq in self._seqs.values() if seq.n_past]
+        if self._pool.waste is not None and len(texts) <= 1:
+            self._memory.remove(self._pool.waste, max(texts, default=0), -1)
 
     def n_past(self, seq: int) -> int:
         return self._seqs[seq].n_past
@@ -201,6 +202,7 @@ class LlamaTarget:
             return branches.n_past
         if n == 0 or not branches.truncate(n) or not self._window_is_whole(branches):
             self._empty(branches)
+        self._tidy()
         return branches.n_past
 
     def _window_is_whole(self, branches: Branches) -> bool:
@@ -213,7 +215,6 @@ class LlamaTarget:
         branches.release_reserve()
         self._memory.remove(branches.main, -1, -1)
         branches.n_past = 0
-        self._tidy()
 
     def interrupt(self, on: bool) -> None:
         self._flag.set(on)
