@@ -49,7 +49,7 @@ def speculation_record(stats: SpecStats) -> dict[str, Any]:
         "verify_ms": _ms(stats.t_verify),
         "host_ms": _ms(stats.t_host),
         "speedup": stats.speedup,
-        "saved_ms": _ms(stats.t_plain - stats.t_draft - stats.t_verify - stats.t_host) if stats.t_plain else None,
+        "saved_ms": _ms(stats.t_plain - stats.t_judged) if stats.speedup else None,
     }
 
 

@@ -200,7 +200,8 @@ class SpecStats:
 
     ``acceptance`` = accepted / drafted-and-verified as llama.cpp counts; ``alpha`` = accepted / tested edges
     of the walk; ``mean_length`` = 1 + accepted / steps that had a draft; ``tokens_per_step`` over all steps;
-    ``speedup`` = ``t_plain``, the measured time of plain decoding for the same tokens, / the time that was taken.
+    ``speedup`` = ``t_plain``, the measured time of plain decoding for the same tokens, / ``t_judged``, the time that the
+    steps took for which it is known; where anything was drafted.
     Rates are ``None`` before there is anything to divide by. ``accepted_at[i]`` counts accepted tokens at
     depth i + 1, ``tested_at[i]`` the tests there; ``lengths[k]`` the drafted steps that accepted k.
     """
@@ -216,6 +217,7 @@ class SpecStats:
     t_verify: float = 0.0
     t_host: float = 0.0
     t_plain: float = 0.0
+    t_judged: float = 0.0
     accepted_at: tuple[int, ...] = ()
     tested_at: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
@@ -235,8 +237,7 @@ class SpecStats:
 
     @property
     def speedup(self) -> float | None:
-        taken = self.t_draft + self.t_verify + self.t_host
-        return self.t_plain / taken if self.t_plain and taken else None
+        return self.t_plain / self.t_judged if self.draft_n and self.t_judged else None
 
     @property
     def tokens_per_step(self) -> float | None:

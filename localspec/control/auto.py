@@ -178,7 +178,7 @@ class AutoController:
         return Price(limits, 0.0, level + row, 1 / self._rate, table, until)
 
     def _is_free(self, name: str) -> bool:
-        return self._ask_s.get(name, 0.0) <= _FREE * self.plain_s
+        return self._ask_s.get(name, 0.0) <= _FREE * self._plain_s
 
     def _depth(self, chat: _Chat, name: str, most: int, lag: int) -> tuple[int, float]:
         """How deep a drafter that costs passes is asked to guess (0 = not at all), and how many tokens it must be
@@ -208,13 +208,17 @@ class AutoController:
     # -- what things cost
 
     @property
-    def plain_s(self) -> float:
+    def plain_s(self) -> float | None:
+        return self._plain_s if self._curve.is_settled else None
+
+    @property
+    def _plain_s(self) -> float:
         """Seconds that a token takes without guesses, now."""
         return (self._curve.seconds(self._sharers) + self._host[False]) / self._sharers
 
     def _find_rate(self) -> float:
         """Tokens a second: what a second is worth. Never less than plain decoding brings."""
-        plain = 1 / max(self.plain_s, 1e-9)
+        plain = 1 / max(self._plain_s, 1e-9)
         return max(self._tokens / self._seconds, plain) if self._seconds > 0 else plain
 
     def _extra(self, rows: int) -> float:
@@ -267,10 +271,10 @@ class AutoController:
         tokens = sum(len(walk.tokens) for walk in walks)
         self._tokens = self._tokens * _FADE + tokens
         self._seconds = self._seconds * _FADE + record.step_s
-        self._ledger.add(tokens, record.step_s, tokens * self.plain_s)
+        self._ledger.add(tokens, record.step_s, tokens * self._plain_s)
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
-        net = (tokens - record.step_s / self.plain_s) / len(walks)
+        net = (tokens - record.step_s / self._plain_s) / len(walks)
         for walk in walks:
             self._learn(walk, record.draft_s, net)
 
@@ -312,16 +316,22 @@ class AutoController:
         chat.said = on
         name, arm = max(judged.items(), key=lambda item: item[1].alpha)
         if on:
-            text = f"{name} guesses again: {arm.alpha:.0%} of its guesses hold"
+            text = f"{name} guesses again: {self._rate_of(arm)} of its guesses hold"
         else:
-            text = f"{name} is left alone: {arm.alpha:.0%} of its guesses hold, {self._needed(name)} would pay here"
+            text = (
+                f"{name} is left alone, it takes more time than it saves: {self._rate_of(arm)} of its guesses hold,"
+                f" {self._needed(name)} (--spec fixed asks it all the same)"
+            )
         self._notices.append((seq, text))
+
+    def _rate_of(self, arm: Arm) -> str:
+        return f"{100 * arm.alpha:.0f} %"
 
     def _needed(self, name: str) -> str:
         for percent in range(1, 100):
             if self._best_chain(name, percent / 100, 8)[1] > 0:
-                return f"{percent} %"
-        return "not even all"
+                return f"{percent} % would pay"
+        return "and all of them would not be enough"
 
     def notices(self) -> list[tuple[int, str]]:
         """What happened since the last call: (sequence, line)."""

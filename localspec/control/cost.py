@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from statistics import median
 
-_FAST, _SLOW = 0.15, 0.05  # how far a surprising pass moves the level, and the shape (faster at first)
-_LARGEST_SURPRISE = 2.0  # a pass that was pushed aside once says nothing about the next
+_SPAN = 7  # passes whose median is the level: one that was pushed aside says nothing about the next
+_FEW = 3  # passes that settle it
+_SLOW = 0.05  # how far a surprising pass moves the shape; further at first
+_LARGEST_SURPRISE = 2.0
 
 
 class CostCurve:
@@ -27,6 +30,7 @@ class CostCurve:
         self._shape: dict[int, float] = {}
         self._seen: Counter[int] = Counter()
         self._level = 1.0
+        self._ratios: deque[float] = deque(maxlen=_SPAN)  # of the last passes: seconds over what the shape says
         self._lately: deque[int] = deque(maxlen=64)
 
     def seconds(self, rows: int) -> float:
@@ -41,13 +45,19 @@ class CostCurve:
         """One pass."""
         if not self._points:
             self._points[rows] = seconds
-        surprise = seconds / max(self.seconds(rows), 1e-9)
-        surprise = min(max(surprise, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
-        self._level *= surprise**_FAST
+        expected = max(self.seconds(rows), 1e-9)
+        self._ratios.append(self._level * seconds / expected)
+        self._level = median(self._ratios)
         self._lately.append(rows)
         if len(set(self._lately)) > 1:  # with one count alone, shape and level cannot be told apart
+            surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
             self._seen[rows] += 1
             self._shape[rows] = self._shape.get(rows, 1.0) * surprise ** max(_SLOW, 1 / (self._seen[rows] + 2))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether enough passes were seen to say what one takes now."""
+        return len(self._ratios) >= _FEW
 
     def _base(self, rows: int) -> float:
         """Between measured points a straight line; beyond them the last two points go on, at least flat."""

@@ -13,7 +13,7 @@ class StatsBook:
 
     def __init__(self) -> None:
         self._totals: Counter[str] = Counter()
-        self._times = dict.fromkeys(("t_draft", "t_verify", "t_host", "t_plain"), 0.0)
+        self._times = dict.fromkeys(("t_draft", "t_verify", "t_host", "t_plain", "t_judged"), 0.0)
         self._accepted_at: list[int] = []
         self._tested_at: list[int] = []
         self._lengths: list[int] = []
@@ -24,8 +24,10 @@ class StatsBook:
         """Adds one step; ``drafted`` and ``accepted`` are the sources of its nodes."""
         for name in ("draft_n", "tested", "accepted", "emitted", "cut"):
             self._totals[name] += getattr(step, name)
-        for name in self._times:
+        for name in ("t_draft", "t_verify", "t_host", "t_plain"):
             self._times[name] += getattr(step, name) or 0.0
+        if step.t_plain is not None:
+            self._times["t_judged"] += step.t_draft + step.t_verify + step.t_host
         self._totals["steps"] += 1
         if not step.draft_n:
             return
@@ -52,6 +54,7 @@ class StatsBook:
             t_verify=self._times["t_verify"],
             t_host=self._times["t_host"],
             t_plain=self._times["t_plain"],
+            t_judged=self._times["t_judged"],
             accepted_at=tuple(self._accepted_at) + (0,) * (width - len(self._accepted_at)),
             tested_at=tuple(self._tested_at),
             lengths=tuple(self._lengths),
