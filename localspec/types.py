@@ -200,8 +200,8 @@ class SpecStats:
 
     ``acceptance`` = accepted / drafted-and-verified as llama.cpp counts; ``alpha`` = accepted / tested edges
     of the walk; ``mean_length`` = 1 + accepted / steps that had a draft; ``tokens_per_step`` over all steps;
-    ``speedup`` = ``t_plain``, the measured time of plain decoding for the same tokens, / ``t_judged``, the time that the
-    steps took for which it is known; where anything was drafted.
+    ``speedup`` = ``t_plain``, the measured time of plain decoding for the same tokens, / ``t_judged``, the time of the
+    steps for which that is known; where anything was drafted.
     Rates are ``None`` before there is anything to divide by. ``accepted_at[i]`` counts accepted tokens at
     depth i + 1, ``tested_at[i]`` the tests there; ``lengths[k]`` the drafted steps that accepted k.
     """

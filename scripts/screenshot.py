@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""A picture of a terminal program: runs it in tmux, types, waits, and draws the screen as SVG.
+r"""A picture of a terminal program: runs it in tmux, types, waits, and draws the screen as SVG.
 
-    scripts/screenshot.py docs/chat.svg --size 96x30 --until '> $' --type 'Hello' --until 'tok/s' -- localspec chat
+    python -m scripts.screenshot docs/chat.svg --until '\n>$' --type 'Hello' --until 'tok/s[^\n]*\n>$' -- localspec chat
 
 Steps are done in the order given. Needs tmux. The command line is drawn above its output, after a ``$``.
 """
@@ -12,10 +11,8 @@ import argparse
 import io
 import re
 import shlex
-import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,8 @@ from typing import Any
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
+
+from scripts.terminal import Screen
 
 LIMIT = 200_000  # bytes of a picture
 
@@ -32,64 +31,6 @@ class Step(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, value: Any, option: str | None = None) -> None:
         namespace.steps = [*namespace.steps, (self.dest, value)]
-
-
-class Screen:
-    """One program in a tmux server of its own, which ends with it."""
-
-    def __init__(self, command: Sequence[str], columns: int, rows: int, shown: str) -> None:
-        self._socket = f"screenshot-{uuid.uuid4().hex[:8]}"
-        # The shell stays when the program is over, so that its last screen can be taken.
-        script = f"printf '$ %s\\n' {shlex.quote(shown)}; {shlex.join(command)}; sleep 1000"
-        size = ("-x", str(columns), "-y", str(rows))
-        self._tmux("-f", "/dev/null", "new-session", "-d", *size, "sh", "-c", script)
-
-    def __enter__(self) -> Screen:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._tmux("kill-server", check=False)
-
-    def _tmux(self, *command: str, check: bool = True) -> str:
-        done = subprocess.run(
-            ["tmux", "-L", self._socket, *command], capture_output=True, text=True, check=False, encoding="utf-8"
-        )
-        if check and done.returncode:
-            raise SystemExit(f"tmux {command[0]}: {done.stderr.strip()}")
-        return done.stdout
-
-    def press(self, key: str) -> None:
-        """One key, by tmux's name for it: ``Enter``, ``Escape``, ``C-d``."""
-        self._tmux("send-keys", key)
-
-    def type(self, text: str) -> None:
-        """A line and Enter."""
-        self._tmux("send-keys", "-l", text)
-        self.press("Enter")
-
-    def text(self) -> str:
-        """What the screen shows, without colours and without blanks at the ends of lines."""
-        return "\n".join(line.rstrip() for line in self._tmux("capture-pane", "-p").splitlines()).rstrip("\n")
-
-    def coloured(self) -> str:
-        return self._tmux("capture-pane", "-e", "-p").rstrip("\n")
-
-    def until(self, pattern: str, seconds: float) -> None:
-        """Waits for a screen that ``pattern`` is found in (``.`` and ``$`` as with re.S).
-
-        Raises:
-            SystemExit: it does not come in time, or the program ends first; the screen is shown.
-        """
-        end = time.monotonic() + seconds
-        while not re.search(pattern, self.text(), re.DOTALL):
-            if self.over or time.monotonic() > end:
-                raise SystemExit(f"{pattern!r} does not come:\n{self.text()}")
-            time.sleep(0.2)
-
-    @property
-    def over(self) -> bool:
-        """The program has ended: what runs now is the shell's last command."""
-        return self._tmux("display-message", "-p", "#{pane_current_command}").strip() == "sleep"
 
 
 def draw(screen: str, columns: int, title: str) -> str:

@@ -12,10 +12,12 @@ ROLES = ("user", "assistant")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message, and what its author thought first. Thinking is kept to be shown and saved; no prompt holds it."""
+    """A message, and what its author thought first. Thinking is kept to be shown and saved; no prompt holds it.
+    ``stopped``: the answer was broken off before its end."""
 
     message: Message
     thinking: str = ""
+    stopped: bool = False
 
 
 class Conversation:
@@ -49,7 +51,7 @@ class Conversation:
         system = () if self.system is None else (Message("system", self.system),)
         return (*system, *self.messages)
 
-    def add(self, role: str, content: str, *, thinking: str = "") -> None:
+    def add(self, role: str, content: str, *, thinking: str = "", stopped: bool = False) -> None:
         """Appends a turn.
 
         Raises:
@@ -57,7 +59,7 @@ class Conversation:
         """
         if role not in ROLES:
             raise ValueError(f"a turn of role {role!r}")
-        self._turns.append(Turn(Message(role, content), thinking))
+        self._turns.append(Turn(Message(role, content), thinking, stopped))
 
     def undo(self) -> tuple[Message, ...]:
         """Takes back the last question and what followed it; returns what was removed, empty if nothing was asked."""

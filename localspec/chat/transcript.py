@@ -1,8 +1,8 @@
 """Conversations as files: saved, taken up again, exported for people and for other programs.
 
 A saved conversation is a JSON object whose first key says whose it is: ``{"localspec": 1, "system": …, "messages":
-[{"role", "content", "thinking"?}, …], "settings": {…}}``. Text that no UTF-8 can hold (a lone half of a surrogate pair)
-is written as the JSON escape it is read back from.
+[{"role", "content", "thinking"?, "stopped"?}, …], "settings": {…}}``. Text that no UTF-8 can hold (a lone half of a
+surrogate pair) is written as the JSON escape it is read back from.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def load(path: str | Path) -> Saved:
     for number, message in enumerate(messages, start=1):
         match message:
             case {"role": str(role), "content": str(content)} if role in ROLES:
-                thinking = message.get("thinking", "")
+                thinking, stopped = message.get("thinking", ""), message.get("stopped", False)
             case _:
-                thinking = None
-        if not isinstance(thinking, str):
+                thinking = stopped = None
+        if not isinstance(thinking, str) or not isinstance(stopped, bool):
             raise _damaged(path, f"message {number} has no role ({' or '.join(ROLES)}) and text")
-        conversation.add(role, content, thinking=thinking)
+        conversation.add(role, content, thinking=thinking, stopped=stopped)
     return Saved(conversation, settings)
 
 
@@ -171,9 +171,13 @@ def _check_ours(path: Path) -> None:
         ) from error
 
 
-def _turn(turn: Turn) -> dict[str, str]:
-    value = {"role": turn.message.role, "content": turn.message.content}
-    return {**value, "thinking": turn.thinking} if turn.thinking else value
+def _turn(turn: Turn) -> dict[str, object]:
+    value: dict[str, object] = {"role": turn.message.role, "content": turn.message.content}
+    if turn.thinking:
+        value["thinking"] = turn.thinking
+    if turn.stopped:
+        value["stopped"] = True
+    return value
 
 
 def _section(turn: Turn) -> str:
@@ -182,7 +186,9 @@ def _section(turn: Turn) -> str:
     if turn.thinking:
         parts.append(f"<details>\n<summary>Thinking</summary>\n\n{turn.thinking.strip()}\n\n</details>")
     parts.append(turn.message.content.strip())
-    return "\n\n".join(parts)
+    if turn.stopped:
+        parts.append("*(stopped)*")
+    return "\n\n".join(part for part in parts if part)
 
 
 def _json(value: object) -> str:

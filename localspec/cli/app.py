@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
 from typing import NoReturn, cast
@@ -93,7 +94,22 @@ def _run_command(command: Command, arguments: Sequence[str]) -> int:
 
 def _body(command: Command) -> Callable[[Values], int]:
     module, name = BODIES[command.name]
-    return cast(Callable[[Values], int], getattr(import_module(module), name))
+    with _left_at_once():
+        return cast(Callable[[Values], int], getattr(import_module(module), name))
+
+
+@contextmanager
+def _left_at_once() -> Iterator[None]:
+    """Signals end an import without an exception: out of numpy's, that would come as an ImportError."""
+    codes = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+    before = {number: handler for number in codes if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda got, _frame: os._exit(codes[signal.Signals(got)]))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _tell(command: Command, settings: Settings) -> None:

@@ -11,6 +11,8 @@ from typing import TextIO
 from localspec.errors import ExitCode, LocalspecError
 
 PROGRAM = "localspec"
+#: Signs of our own lines, for a stderr that has no such characters.
+_PLAIN_SIGNS = str.maketrans({"·": "|", "α": "alpha", "×": "x", "�": "?"})
 
 
 class Ending(Exception):
@@ -24,8 +26,16 @@ class Ending(Exception):
 def say(text: str, *, end: str = "\n") -> None:
     """One line for the user, on stderr. A closed stderr is no reason to fail."""
     with suppress(AttributeError, OSError, ValueError):  # there is none if it was closed from the start
-        sys.stderr.write(f"{text}{end}")
+        sys.stderr.write(_encodable(f"{text}{end}", sys.stderr.encoding))
         sys.stderr.flush()
+
+
+def _encodable(text: str, encoding: str | None) -> str:
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN_SIGNS)
+    return text
 
 
 def note(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import wrap
+from textwrap import TextWrapper
 
 from localspec.cli import topics
 from localspec.cli.topics import Block, Code, Flags, Heading, Table
@@ -129,7 +129,7 @@ def explained(option: Option) -> str:
 def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
     yield from ("", "Examples")
     for example in examples:
-        yield from wrap(f"{example.what}:", width, initial_indent="  ", subsequent_indent="  ")
+        yield from _wrapped(f"{example.what}:", width, "  ", "  ")
         yield f"    {example.line}"
 
 
@@ -162,7 +162,7 @@ def _entry(option: Option, width: int) -> Iterator[str]:
     lines += [f"formerly: {', '.join(option.former)}"] if option.former else []
     lines += [f"env: {', '.join(option.variables)}"]
     for line in lines:
-        yield from wrap(line, width, initial_indent=" " * 6, subsequent_indent=" " * 8, break_on_hyphens=False)
+        yield from _wrapped(line, width, " " * 6, " " * 8)
 
 
 def _unmarked(text: str) -> str:
@@ -173,9 +173,19 @@ def _unmarked(text: str) -> str:
 # Lines
 
 
+class _Wrapper(TextWrapper):
+    """Breaks at blanks, and within lists such as a;b;c."""
+
+    wordsep_simple_re = re.compile(r"([ \n]+)|(?<=;)(?=\w)")
+
+
+def _wrapped(text: str, width: int, first: str = "", others: str = "") -> list[str]:
+    return _Wrapper(width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False).wrap(text)
+
+
 def _paragraph(text: str, width: int) -> Iterator[str]:
     yield ""
-    yield from wrap(text, width, break_on_hyphens=False)
+    yield from _wrapped(text, width)
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -189,7 +199,7 @@ def _columns(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
     rows = list(rows)
     start = min(max(len(name) for name, _ in rows) + 4, MARGIN) if width >= 60 else 6
     for name, text in rows:
-        lines = wrap(text, width - start, break_on_hyphens=False) or [""]
+        lines = _wrapped(text, width - start) or [""]
         if len(name) + 4 > start:
             yield f"  {name}"
         else:

@@ -23,7 +23,8 @@ def main() -> NoReturn:
 
 def _debug(arguments: Sequence[str]) -> bool:
     """Known before anything can fail, and so not from a file."""
-    return "--debug" in arguments or os.environ.get("LOCALSPEC_DEBUG", "").lower() in ("true", "1", "on", "enabled")
+    wish = os.environ.get("LOCALSPEC_DEBUG", "").lower()
+    return "--debug" in arguments or wish in ("true", "1", "on", "enabled", "yes")
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from localspec.cli.session import Progress
 from localspec.cli.transfer import fetch
 from localspec.errors import ExitCode, UsageError
 from localspec.hub import HubRef
+from localspec.hub.check import damaged
 from localspec.hub.check import verify as checked
 from localspec.hub.remove import Removal, removal, remove
 from localspec.hub.shelf import Entry, facts, located, shelf
@@ -39,8 +40,8 @@ def ls(values: Values) -> int:
 
 def _row(entry: Entry) -> tuple[str, ...]:
     context = "-" if entry.context is None else str(entry.context)
-    architecture = entry.architecture or ("damaged" if entry.fault else "-")
-    return entry.name, entry.quant or "-", human(entry.size), architecture, context
+    architecture = [entry.architecture or "", "(damaged)" if entry.fault else ""]
+    return entry.name, entry.quant or "-", human(entry.size), " ".join(filter(None, architecture)) or "-", context
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -65,15 +66,18 @@ def pull(values: Values) -> int:
 
 
 def info(values: Values) -> int:
-    """What a model's header says."""
+    """What a model's header says; a file that is damaged is an error after that."""
     output = Output()
-    found = facts(located(values["model"]))
+    file = located(values["model"])
+    found = facts(file)
     if values["json"]:
         output.record(found)
     else:
         shown = [(key, _shown(key, value)) for key, value in found.items() if value is not None]
         width = max(len(key) for key, _ in shown)
         output.text("".join(f"{key:{width}}  {text}\n" for key, text in shown))
+    if found["fault"] is not None:
+        raise damaged(file, found["fault"])
     return ExitCode.OK
 
 
@@ -83,7 +87,7 @@ def _shown(key: str, value: Any) -> str:
     if key == "parameters":
         return f"{value / 1e6:.0f} million" if value < 1e9 else f"{value / 1e9:.1f} billion"
     if isinstance(value, dict):
-        return ", ".join(f"{kind} ({count} tensors)" for kind, count in value.items())
+        return ", ".join(f"{kind} ({count} tensor{'s' * (count != 1)})" for kind, count in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     return " ".join(str(value).split())

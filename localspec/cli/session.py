@@ -11,6 +11,7 @@ from localspec.cli.diagnostics import note, printable, say
 from localspec.errors import LocalspecError
 from localspec.host import HostedEngine
 from localspec.hub import HubRef, find
+from localspec.hub.shelf import by_name
 from localspec.options import Values, engine_options
 from localspec.report import load_lines
 
@@ -37,22 +38,38 @@ def model_files(values: Values) -> tuple[Path | None, Path | None]:
     """The files of target and draft model; ``None`` where none is named.
 
     Raises:
-        LocalspecError: as `localspec.hub.find` and `localspec.hub.resolve`.
+        LocalspecError: as `localspec.hub.find` and `localspec.hub.resolve`; ``demo`` is not installed.
     """
-    target = _file(values, "model", "hf_repo", "hf_file", "-hf")
-    try:
-        draft = _file(values, "model_draft", "hf_repo_draft", "hf_file_draft", "-hfd")
-    except LocalspecError as error:
-        raise type(error)(f"the draft model: {error.message}", hint=error.hint) from error
+    target, draft = _named(values["model"]), None
+    with _of_the_draft_model():
+        draft = _named(values["model_draft"])
+    # Only now: a wrong path is known at once, a download takes its time.
+    if values["hf_repo"] is not None:
+        target = _fetched(values, "hf_repo", "hf_file", "-hf")
+    if values["hf_repo_draft"] is not None:
+        with _of_the_draft_model():
+            draft = _fetched(values, "hf_repo_draft", "hf_file_draft", "-hfd")
     return target, draft
 
 
-def _file(values: Values, path: str, repo: str, file: str, flag: str) -> Path | None:
-    if values[repo] is not None:
-        from localspec.cli.transfer import fetch
+@contextmanager
+def _of_the_draft_model() -> Iterator[None]:
+    """Errors say which model they are about."""
+    try:
+        yield
+    except LocalspecError as error:
+        raise type(error)(f"the draft model: {error.message}", hint=error.hint) from error
 
-        return fetch(HubRef.parse(values[repo], values[file], flag=flag), values)
-    return None if values[path] is None else find(Path(values[path]))
+
+def _named(path: str | None) -> Path | None:
+    """``demo`` and the names of the cache stand for files, unless there is a file of that name."""
+    return None if path is None else by_name(path) or find(Path(path))
+
+
+def _fetched(values: Values, repo: str, file: str, flag: str) -> Path:
+    from localspec.cli.transfer import fetch
+
+    return fetch(HubRef.parse(values[repo], values[file], flag=flag), values)
 
 
 class Progress:

@@ -49,8 +49,9 @@ def _standard_input() -> str:
 def _file(name: str) -> str:
     try:
         return _decode(Path(name).read_bytes(), name)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}", hint="Check the path given to -f.") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{name} cannot be read: {reason}", hint="Check the path given to -f.") from None
 
 
 def _decode(raw: bytes, name: str) -> str:

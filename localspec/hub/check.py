@@ -8,9 +8,9 @@ from pathlib import Path
 
 from localspec.errors import ModelError
 from localspec.hub.download import checksum, digest_of
-from localspec.hub.header import Header, read_header, structure_fault
-from localspec.hub.names import Split
+from localspec.hub.header import read_header
 from localspec.hub.shelf import parts
+from localspec.hub.structure import fault_of
 
 #: Called with the share of a file that is read, 0…1.
 Progress = Callable[[Path, float], object]
@@ -27,8 +27,8 @@ def verify(path: Path, progress: Progress = lambda path, share: None) -> Iterato
     """
     for part in parts(path):
         header = read_header(part)
-        if (fault := structure_fault(header, _block) or _split_fault(header)) is not None:
-            raise _damaged(part, fault)
+        if (fault := fault_of(header)) is not None:
+            raise damaged(part, fault)
         etag = Path(os.readlink(part)).name if part.is_symlink() else ""
         size = part.stat().st_size
         digest = checksum(etag, size)
@@ -43,29 +43,10 @@ def verify(path: Path, progress: Progress = lambda path, share: None) -> Iterato
             progress(part, read / size)
 
         if digest_of(part, digest, advance) != etag:
-            raise _damaged(part, "its checksum is not the one the hub listed")
+            raise damaged(part, "its checksum is not the one the hub listed")
         yield part, "its structure is sound and its checksum is the hub's"
 
 
-def _damaged(path: Path, fault: str) -> ModelError:
+def damaged(path: Path, fault: str) -> ModelError:
+    """The error for a file that is not what it should be."""
     return ModelError(f"{path} is damaged: {fault}", hint="Remove it and download it again.")
-
-
-def _block(kind: int) -> tuple[int, int] | None:
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    try:
-        elements, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
-    except (KeyError, ValueError):
-        return None
-    return int(elements), int(size)
-
-
-def _split_fault(header: Header) -> str | None:
-    """What is wrong with a part's place in its set; its header counts from 0."""
-    split, count = Split.of(header.path.name), header.number("split.count")
-    if split is None:
-        return f"it is one of {count} parts, but its name does not say so" if (count or 1) > 1 else None
-    if count is not None and (count, header.number("split.no")) != (split.count, split.index - 1):
-        return f"its name is that of another part than its header ({header.number('split.no')} of {count})"
-    return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from localspec.errors import ModelError, ModelLoadError
+from localspec.errors import ModelError, ModelLoadError, UsageError
 from localspec.hub.names import Split, is_model, models, parts_of
 from localspec.hub.ref import is_repo
 
@@ -21,7 +22,7 @@ def find(path: Path) -> Path:
             return _in_folder(path)
         exists = path.exists()
     except (OSError, ValueError) as error:  # a name that is too long, or holds a zero byte
-        raise ModelLoadError(f"{path} cannot be read: {error}", hint="Check the path given to -m / -md.") from None
+        raise ModelLoadError(f"{path} cannot be read: {error}", hint="Check the path.") from None
     if exists and path.is_symlink() and Split.of(path.name) is None and Split.of(path.resolve().name) is not None:
         path = path.resolve()  # the link has a name of its own: the other parts are where it leads
     first, *others = names = parts_of(path.name)
@@ -57,13 +58,21 @@ def _in_folder(folder: Path) -> Path:
 
 
 def models_in(folder: Path) -> list[Path]:
-    """The (first) files of all models below a folder, by path; folders that cannot be read count as empty."""
-    files = sorted(path for path in _home(folder).rglob("*") if path.suffix.lower() == ".gguf" and path.is_file())
+    """The (first) files of all models below a folder, by path; folders in it that cannot be read count as empty.
+
+    Raises:
+        UsageError: it is no folder.
+    """
+    folder = _home(folder)
+    if not os.path.isdir(folder):
+        what = "is no folder" if os.path.exists(folder) else "does not exist"
+        raise UsageError(f"the folder of models {folder} {what}", hint="Check --models-dir.")
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".gguf" and path.is_file())
     return [path for path in files if models([path.name])]
 
 
 def _missing(path: Path) -> ModelError:
-    hint = "Check the path given to -m / -md."
+    hint = "Check the path."
     text = str(path)
     if is_repo(text.partition(":")[0]) and not text.lower().endswith(".gguf") and not path.parent.exists():
         hint = f"If it is a repository on the hub, write -hf {text}."

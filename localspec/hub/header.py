@@ -46,7 +46,7 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Header:
     """``metadata``: names to numbers, texts, or `Array`. ``data`` is where tensor data starts, ``size`` the file's
-    bytes. ``tensors`` and ``data`` are empty where reading stopped early."""
+    bytes."""
 
     path: Path
     version: int
@@ -69,8 +69,8 @@ class Header:
         return value if isinstance(value, int) else None
 
 
-def read_header(path: Path, *, until: str | None = None) -> Header:
-    """Reads a header; ``until``: only up to the first key that starts so, for a list of many files.
+def read_header(path: Path) -> Header:
+    """Reads a header.
 
     Raises:
         ModelLoadError: the file is missing, not GGUF, of the other byte order, or damaged in its header.
@@ -82,8 +82,6 @@ def read_header(path: Path, *, until: str | None = None) -> Header:
             metadata: dict[str, Any] = {}
             for _ in range(keys):
                 key = reader.string()
-                if until is not None and key.startswith(until):
-                    return Header(path, version, metadata, (), 0, len(buffer))
                 metadata[key] = reader.value(reader.number("I"))
             found = tuple(reader.tensor() for _ in range(tensors))
             alignment = metadata.get("general.alignment", 32)
@@ -124,7 +122,7 @@ class _Reader:
         magic = bytes(self._buffer[:4])
         if magic != b"GGUF":
             raise ModelLoadError(
-                f"{path} is not a GGUF file (it starts with {magic!r})",
+                f"{path} is not a GGUF file: {_start(magic)}",
                 hint="Download it again, or convert the model to GGUF first.",
             )
         self.at = 4
@@ -201,6 +199,15 @@ class _Reader:
         return Tensor(name, shape, self.number("I"), self.number("Q"))
 
 
+def _start(magic: bytes) -> str:
+    """How a file starts, in words."""
+    if not magic:
+        return "it is empty"
+    if all(0x20 <= byte < 0x7F for byte in magic):
+        return f'it starts with "{magic.decode()}"'
+    return f"it starts with the bytes {magic.hex(' ')}"
+
+
 def structure_fault(header: Header, size_of: Callable[[int], tuple[int, int] | None]) -> str | None:
     """What is wrong with where the tensors are, ``None`` if nothing.
 
@@ -209,7 +216,7 @@ def structure_fault(header: Header, size_of: Callable[[int], tuple[int, int] | N
     """
     room = header.size - header.data
     alignment = header.number("general.alignment") or 32
-    end, before = 0, ""
+    end, before, lost = 0, "", ""
     for tensor in sorted(header.tensors, key=lambda one: one.offset):
         if tensor.offset % alignment:
             return f"tensor {tensor.name} starts at {tensor.offset}, which is no multiple of {alignment}"
@@ -221,7 +228,8 @@ def structure_fault(header: Header, size_of: Callable[[int], tuple[int, int] | N
         if tensor.shape[0] % block[0]:
             return f"tensor {tensor.name} has rows of {tensor.shape[0]}, which is no multiple of {block[0]}"
         end, before = tensor.offset + tensor.elements // block[0] * block[1], tensor.name
-        if end > room:
-            return f"{end - room} bytes are missing at its end (tensor {tensor.name})"
+        lost = lost or (tensor.name if end > room else "")
+    if lost:
+        return f"{end - room} bytes are missing at its end (tensor {lost} and what follows)"
     names = {tensor.name for tensor in header.tensors}
     return None if len(names) == len(header.tensors) else "two tensors have the same name"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from localspec.hub.header import Array, Header, read_header
 from localspec.hub.names import models, parts_of, quant_of, tag_for
 from localspec.hub.ref import HubRef, is_repo
 from localspec.hub.resolve import cached
+from localspec.hub.structure import fault_of
 from localspec.models.demo import demo_model
 
 DEMO = "demo"
@@ -24,7 +26,7 @@ DEMO = "demo"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One model. ``name`` is what to type for it; ``size`` counts the bytes of all parts; what a header does not say
-    is ``None``; ``fault`` says why a header cannot be read."""
+    is ``None``; ``fault`` says what is wrong with its structure."""
 
     name: str
     path: Path
@@ -37,12 +39,12 @@ class Entry:
     @classmethod
     def of(cls, name: str, path: Path) -> Entry:
         size = sum(part.stat().st_size for part in parts(path))
-        quant = quant_of(path.name)
         try:
-            header = read_header(path, until="tokenizer.")
+            headers = [read_header(part) for part in parts(path)]
         except ModelError as error:
-            return cls(name, path, size, quant, fault=error.message)
-        return cls(name, path, size, quant, header.architecture, header.number("{arch}.context_length"))
+            return cls(name, path, size, quant_of(path.name), fault=error.message)
+        first, context = headers[0], headers[0].number("{arch}.context_length")
+        return cls(name, path, size, _quant(path, headers), first.architecture, context, _fault(headers))
 
 
 def parts(path: Path) -> tuple[Path, ...]:
@@ -52,21 +54,53 @@ def parts(path: Path) -> tuple[Path, ...]:
 
 def shelf(folder: Path | None = None) -> Iterator[Entry]:
     """The demo model if it is installed, the cache, then what is below ``folder``. Models with missing parts are left
-    out."""
-    with suppress(ModelError):
-        yield Entry.of(DEMO, demo_model())
-    for cache in repos(cache_folder()):
-        yield from _in_cache(cache)
+    out.
+
+    Raises:
+        UsageError: ``folder`` is none.
+    """
+    for name, path in named():
+        yield Entry.of(name, path)
     for path in models_in(folder) if folder is not None else ():
         if all(part.exists() for part in parts(path)):
             yield Entry.of(str(path), path)
 
 
-def _in_cache(cache: RepoCache) -> Iterator[Entry]:
+def named() -> Iterator[tuple[str, Path]]:
+    """The models that have names of their own, with their (first) files: the demo model, then the cache."""
+    with suppress(ModelError):
+        yield DEMO, demo_model()
+    for cache in repos(cache_folder()):
+        yield from _in_cache(cache)
+
+
+def _in_cache(cache: RepoCache) -> Iterator[tuple[str, Path]]:
     files = cache.files()
     for name in models(files):
         if all(part in files for part in parts_of(name)):
-            yield Entry.of(f"{cache.repo}:{tag_for(name, files)}", files[name])
+            yield f"{cache.repo}:{tag_for(name, files)}", files[name]
+
+
+def by_name(text: str) -> Path | None:
+    """The (first) file of ``demo`` or of ``user/repo[:quant]`` in the cache; ``None`` for anything else, and for what
+    is a path as well.
+
+    Raises:
+        ModelError: the demo model is not installed.
+    """
+    if os.path.exists(text):
+        return None
+    if text == DEMO:
+        return demo_model()
+    ref = _ref(text)
+    return None if ref is None else cached(ref)
+
+
+def _ref(text: str) -> HubRef | None:
+    repo, colon, quant = text.partition(":")
+    if not is_repo(repo) or text.lower().endswith(".gguf"):
+        return None
+    return HubRef.parse(text, flag="the model") if quant or not colon else None
 
 
 def located(text: str) -> Path:
@@ -75,21 +109,18 @@ def located(text: str) -> Path:
     Raises:
         ModelError: there is no such model here.
     """
-    path = Path(text)
-    if text == DEMO and not path.exists():
-        return demo_model()
-    if is_repo(text.partition(":")[0]) and not path.exists() and not text.lower().endswith(".gguf"):
-        ref = HubRef.parse(text, flag="")
-        if (found := cached(ref)) is None:
-            raise ModelError(
-                f"{ref} is not in the cache {cache_folder()}", hint=f"Get it with: localspec models pull {ref}"
-            )
+    if (found := by_name(text)) is not None:
         return found
-    return find(path)
+    if (ref := _ref(text)) is not None and not os.path.exists(text):
+        raise ModelError(
+            f"{ref} is not in the cache {cache_folder()}", hint=f"Get it with: localspec models pull {ref}"
+        )
+    return find(Path(text))
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """What the headers of a model say, under the names that ``localspec models info`` shows. Sizes in bytes.
+    """What the headers of a model say, under the names that ``localspec models info`` shows. Sizes in bytes; ``fault``
+    says what is wrong with its structure.
 
     Raises:
         ModelLoadError: a header cannot be read.
@@ -105,7 +136,7 @@ def facts(path: Path) -> dict[str, Any]:
         "size": sum(header.size for header in headers),
         "architecture": first.architecture,
         "parameters": sum(tensor.elements for tensor in tensors),
-        "quant": quant_of(path.name) or _file_type(first),
+        "quant": _quant(path, headers),
         "types": {_type_name(kind): count for kind, count in Counter(one.kind for one in tensors).most_common()},
         "layers": first.number("{arch}.block_count"),
         "width": first.number("{arch}.embedding_length"),
@@ -116,7 +147,26 @@ def facts(path: Path) -> dict[str, Any]:
         "tokenizer": first.text("tokenizer.ggml.model"),
         "template": first.text("tokenizer.chat_template") is not None,
         "license": first.text("general.license"),
+        "fault": _fault(headers),
     }
+
+
+def _fault(headers: Sequence[Header]) -> str | None:
+    """What is wrong with the structure of the first file that is damaged."""
+    return next((fault for header in headers if (fault := fault_of(header)) is not None), None)
+
+
+def _quant(path: Path, headers: Sequence[Header]) -> str | None:
+    """By the name, else by what the header says, else the type of most weights."""
+    return quant_of(path.name) or _file_type(headers[0]) or _main_type(headers)
+
+
+def _main_type(headers: Sequence[Header]) -> str | None:
+    weights: Counter[int] = Counter()
+    for header in headers:
+        for tensor in header.tensors:
+            weights[tensor.kind] += tensor.elements
+    return _type_name(weights.most_common(1)[0][0]) if weights else None
 
 
 def _file_type(header: Header) -> str | None:

@@ -99,7 +99,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise _unreadable(path, error) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", hint="Convert it first.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is one; numbers without end, nests without end
         raise UsageError(f"{path} is not TOML: {error}", hint="See localspec help config.") from None
     profiles = table.get("profile", {})
     if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):

@@ -11,8 +11,8 @@ from typing import Any
 from localspec.errors import UsageError
 from localspec.options.origin import CLI, Origin
 
-ON = ("true", "1", "on", "enabled")
-OFF = ("false", "0", "off", "disabled")
+ON = ("true", "1", "on", "enabled", "yes")
+OFF = ("false", "0", "off", "disabled", "no")
 _KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 
 
@@ -130,6 +130,8 @@ class Option:
             value = "on" if value else "off"
         if self.digits and isinstance(value, int | float) and not isinstance(value, bool):
             value = str(value)
+        if isinstance(value, int) and value.bit_length() > 1024:  # no float holds it, and Python may refuse to print it
+            value = -math.inf if value < 0 else math.inf
         number = (int, float) if self.kind is float else self.kind
         if not isinstance(value, number) or (isinstance(value, bool) and self.kind is not bool):
             raise self._not_of_its_kind(value, origin)
@@ -177,7 +179,7 @@ class Option:
     def _check_number(self, number: float, origin: Origin) -> None:
         low = self.least is not None and not number >= self.least
         high = self.most is not None and not number <= self.most
-        if not (low or high or not math.isfinite(number)):
+        if not (low or high) and abs(number) < math.inf:  # isfinite fails for integers beyond all floats
             return
         if self.least is None:
             bounds = "a finite number"

@@ -95,6 +95,6 @@ def _typos(environment: Mapping[str, str]) -> Iterable[str]:
     words = {name.removeprefix(PREFIX) for name in known if name.startswith(PREFIX)}
     for name in environment:
         if name.startswith(PREFIX) and name not in known:
-            meant = closest(name.removeprefix(PREFIX), words, alike=0.8)
+            meant = closest(name.removeprefix(PREFIX), words, alike=0.7)
             if meant is not None:
                 yield f"{name} sets no option; did you mean {PREFIX}{meant}?"

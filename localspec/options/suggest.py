@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 
+#: So alike are words that differ by a slip of the hand.
+_NEARLY = 0.85
+#: Letters that make a beginning.
+_BEGINNING = 3
+
+
 def closest(word: str, known: Iterable[str], *, alike: float = 0.6) -> str | None:
-    """The known word that is most like ``word``, if one is ``alike`` (0…1) enough."""
+    """The known word that is most like ``word``, if one is ``alike`` (0…1) enough.
+
+    One that is nearly the same comes first, then those that begin with ``word`` or that ``word`` begins with.
+    """
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, sorted(set(known)), n=1, cutoff=alike)), None)
+    words = sorted(set(known))
+    kin = [one for one in words if min(len(one), len(word)) >= _BEGINNING and _begins(one, word)]
+    tries = ((words, _NEARLY), (kin, 0.0), (words, alike))
+    return next((best for among, cutoff in tries for best in get_close_matches(word, among, n=1, cutoff=cutoff)), None)
+
+
+def _begins(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -178,6 +178,8 @@ def file_text(flag: str, name: str) -> str:
         raise UsageError(f"{name} cannot be read: {error.strerror}", hint=f"Check the path given to {flag}.") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not UTF-8 text (byte {error.start})", hint="Convert it first.") from None
+    except ValueError as error:  # a zero byte in the name
+        raise UsageError(f"{name} cannot be read: {error}", hint=f"Check the path given to {flag}.") from None
 
 
 def sampling_params(values: Values) -> SamplingParams:

@@ -209,3 +209,16 @@ def test_exports_overwrite_nothing_unasked(tmp_path: Path) -> None:
         write(path, "b")
     write(path, "b", overwrite=True)
     assert path.read_text() == "b"
+
+
+def test_a_stopped_answer_is_marked_in_files(tmp_path: Path) -> None:
+    conversation = Conversation()
+    conversation.add("user", "a")
+    conversation.add("assistant", "b", stopped=True)
+    save(tmp_path / "t", conversation)
+    assert [turn.stopped for turn in load(tmp_path / "t").conversation.turns] == [False, True]
+    assert export(conversation, "md").endswith("b\n\n*(stopped)*\n")
+    text = (tmp_path / "t").read_text().replace('"stopped": true', '"stopped": 1')
+    (tmp_path / "t").write_text(text)
+    with pytest.raises(UsageError, match="message 2"):
+        load(tmp_path / "t")

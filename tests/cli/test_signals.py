@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import FAKE, PLAIN, children, command, environment, shell
+from tests.cli.support import FAKE, PLAIN, ROOT, children, command, environment, shell
 
 STORY = ("complete", "-m", "fake.gguf", "-s", "3", "-n", "450", "--ignore-eos", "-p", "abc")
 SOON = 5.0  # seconds; the answer alone takes nine
@@ -88,7 +89,32 @@ def test_while_a_long_prompt_is_read(smol: Path) -> None:
     assert json.loads(out.splitlines()[-1])["ids"] == []
 
 
+def test_twice_quickly() -> None:
+    with started(*STORY, "--jsonl") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.005)
+        code, out, err = ended_by(process, signal.SIGINT)
+    assert (code, err) == (130, b"")
+    assert all(json.loads(line) for line in out.splitlines())
+
+
 def test_under_timeout() -> None:
     done = shell('timeout 3 "$@"', *STORY, module=FAKE)
     assert (done.returncode, done.stderr) == (124, b"")
     assert done.stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_while_modules_are_imported(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    module = f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\nexcept BaseException:\n    raise ImportError\n"
+    (tmp_path / "like_numpy.py").write_text(module)
+    run = "app.BODIES['complete'] = ('like_numpy', ''); sys.argv = ['localspec', 'complete']; main.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; from localspec.cli import app, main; {run}"],
+        capture_output=True,
+        env=environment({"PYTHONPATH": f"{ROOT}:{tmp_path}"}),
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (code, b"")

@@ -202,6 +202,16 @@ def test_every_character_is_written_as_utf_8(smol: Path) -> None:
     assert pieces.startswith(record["text"].rstrip("\ufffd").encode())
 
 
+def test_signs_of_our_own_lines_degrade() -> None:
+    told = [fake("-p", "abcabc", "--show-timings").stderr.decode()]
+    ascii_only = run(*ASK, "-p", "abcabc", "--show-timings", module=FAKE, env=C_LOCALE)
+    told.append(ascii_only.stderr.decode("ascii"))
+    assert ascii_only.returncode == 0
+    assert " · " in told[0]
+    assert " | " in told[1]
+    assert "\\" not in told[1]
+
+
 def test_odd_path_of_models(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
     folder = tmp_path / "модель ü (1)"
     folder.mkdir()

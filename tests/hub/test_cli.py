@@ -166,7 +166,7 @@ def test_info(stocked: Client, capsys: pytest.CaptureFixture[str]) -> None:
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["name"] == "Größe [x]"
     assert lines["template"] == "yes"
-    assert lines["types"] == "F16 (2 tensors), F32 (1 tensors)"
+    assert lines["types"] == "F16 (2 tensors), F32 (1 tensor)"
     assert "window" not in lines
     assert run(models.info, model=REPO, json=True) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["context"] == 4096

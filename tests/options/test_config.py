@@ -165,3 +165,23 @@ def test_where_the_files_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert config.user_file() == tmp_path / "localspec" / "config.toml"
     assert config.system_file() == Path("/etc/localspec/config.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("temp = 1" + "0" * 400, "temp = Infinity in"),
+        ("temp = 1" + "0" * 5000, "is not TOML"),
+        ("top-k = 0x1" + "0" * 5000, "is not an integer"),
+        ("stop = " + "[" * 5000, "is not TOML"),
+    ],
+)
+def test_what_has_no_end_is_one_clear_error(sources: Sources, text: str, says: str) -> None:
+    sources.user.write_text(text)
+    with pytest.raises(UsageError, match=says):
+        sources.settle([])
+
+
+@pytest.mark.parametrize(("word", "on"), [("YES", True), ("1", True), ("no", False)])
+def test_words_for_on_that_other_programs_use(sources: Sources, word: str, on: bool) -> None:
+    assert sources.settle([], {"HF_HUB_OFFLINE": word}).values["offline"] is on

@@ -149,7 +149,10 @@ def test_offload_that_is_not_possible_is_said_once(random_draft: Path) -> None:
     model = ModelOptions(random_draft, gpu_layers=99, threads=1)
     with load(EngineOptions(model, draft=model, n_ctx=256)) as engine:
         assert [line.split(":")[0] for line in engine.info.warnings] == ["-ngl and -ngld ignored"]
-    with load(EngineOptions(replace(model, gpu_layers=0), n_ctx=256)) as engine:
+    none = replace(model, gpu_layers=0)
+    with load(EngineOptions(none, draft=model, n_ctx=256)) as engine:
+        assert [line.split(":")[0] for line in engine.info.warnings] == ["-ngld ignored"]
+    with load(EngineOptions(none, n_ctx=256)) as engine:
         assert engine.info.warnings == ()
 
 

@@ -11,7 +11,7 @@ import pytest
 from localspec.backends.base import Work
 from localspec.spec.tree import TokenTree
 from localspec.types import GenerationRequest
-from tests.real.support import GREEDY, TREE, answer, opened, read, running, step
+from tests.real.support import GREEDY, PLAIN, TREE, answer, opened, read, running, step
 
 #: Rounding of this quantised model; keys that are missing move logits by more.
 ROUNDING = 0.5
@@ -82,3 +82,17 @@ def test_a_full_cache_goes_back_as_far_as_you_like(gemma: Path, text: list[int])
         read(target, seq, text[100:700])
         assert target.truncate(seq, 99) == 99
         assert np.abs(step(target, seq, text[99]) - early).max() < ROUNDING
+
+
+@pytest.mark.timeout(300)
+def test_another_turn_over_a_small_window_cache_is_as_a_cold_one(gemma: Path, text: list[int]) -> None:
+    """What was answered before lies outside of the window by then: it is read again, not believed."""
+    first = GenerationRequest(tokens=tuple(text[:700]), sampling=GREEDY, max_tokens=4)
+    back = replace(first, tokens=(*text[:60], *text[700:720]))
+    with running(gemma, spec_types=("ngram-simple",), n_ctx=1024, swa_full=False) as engine:
+        answer(engine, first)
+        again = answer(engine, back)
+    with running(gemma, spec_types=("none",), n_ctx=1024) as engine:
+        cold = answer(engine, replace(back, spec=PLAIN))
+    assert again.started.cache_n == 0
+    assert again.ids == cold.ids

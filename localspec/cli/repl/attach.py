@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def read_file(name: str, n_ctx: int) -> tuple[str, str]:
     Raises:
         UsageError: it cannot be read, is no text, or is too large for a context of ``n_ctx`` tokens whatever is in it.
     """
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     shown = one_line(str(name))
     try:
         if path.exists() and not path.is_file():
@@ -71,7 +72,7 @@ def matching(pattern: str) -> list[str]:
         UsageError: there is none, or far too many.
     """
     found: list[str] = []
-    for name in glob.iglob(str(Path(pattern).expanduser()), recursive=True):
+    for name in glob.iglob(os.path.expanduser(pattern), recursive=True):
         if Path(name).is_file():
             found.append(name)
         if len(found) > MOST_FILES:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from localspec.chat.conversation import Conversation
+from localspec.chat.notices import notices
 from localspec.chat.reasoning import Reasoning, reasoning_of
 from localspec.chat.window import Fitted, fit, room_for_prompt
 from localspec.cli.repl.attach import Attachment, with_attachments
@@ -100,7 +101,7 @@ class Chat:
         self.types: tuple[str, ...] | None = None
         self._left_out = 0
         self._again = 0
-        self._noticed = False
+        self._noticed: set[str] = set()
         self._reasoning: tuple[object, Reasoning] | None = None
         self._handle: Handle | None = None
         self._stopping = False
@@ -158,10 +159,9 @@ class Chat:
         if len(fitted.dropped) > self._left_out:
             yield LeftOut(len(fitted.dropped), exchanges(kept.messages) + 1)
         self._left_out = len(fitted.dropped)
+        for line in self._notices(fitted.messages):
+            yield Notice(0, line)
         reasoning = self.reasoning()
-        if reasoning.notice and not self._noticed:
-            self._noticed = True
-            yield Notice(0, reasoning.notice)
         answer = _Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
         self._handle = handle = self.engine.submit(self.request(fitted.messages))
         if self._stopping:
@@ -178,11 +178,19 @@ class Chat:
                 self.last = answer.finished
                 self.totals = self.totals.plus(answer.finished)
 
+    def _notices(self, messages: Sequence[Message]) -> list[str]:
+        """What this conversation has not been told yet of its template."""
+        reasoning = self.reasoning().notice
+        told = notices(self.engine.info.chat_template, messages, dict(template_kwargs(self.values)))
+        fresh = [line for line in (*told, *([reasoning] if reasoning else ())) if line not in self._noticed]
+        self._noticed.update(fresh)
+        return fresh
+
     def _keep(self, question: str, answer: _Answer, replacing: int) -> None:
         for _ in range(replacing):
             self.conversation.undo()
         self.conversation.add("user", question)
-        self.conversation.add("assistant", answer.text, thinking=answer.thinking)
+        self.conversation.add("assistant", answer.text, thinking=answer.thinking, stopped=answer.stopped)
 
     @property
     def left_out(self) -> int:
@@ -240,12 +248,14 @@ class Chat:
         """Goes on with another conversation."""
         self.conversation = conversation
         self.attachments.clear()
+        self._noticed.clear()
         self._left_out = self._again = 0
 
     def engine_changed(self) -> None:
         """Another engine runs: what was chosen among the drafters of the old one, and how much fitted it, is void."""
         self.types = None
         self._left_out = 0
+        self._noticed.clear()
 
     def set_system(self, text: str | None) -> None:
         """The system message of the turns to come; ``None`` = none."""
@@ -307,10 +317,14 @@ class _Answer:
         self._hides = hides
 
     @property
+    def stopped(self) -> bool:
+        """It broke off: somebody stopped it, or the engine failed."""
+        return self.finished is None or self.finished.reason == "cancelled"
+
+    @property
     def worth_keeping(self) -> bool:
         """Something was shown, or the model chose to say nothing."""
-        over = self.finished is not None and self.finished.reason != "cancelled"
-        return over or bool(self.text or self.thinking)
+        return not self.stopped or bool(self.text or self.thinking)
 
     def take(self, event: Event) -> Iterator[TurnEvent]:
         if isinstance(event, Tokens):

@@ -14,7 +14,7 @@ from localspec.errors import UsageError
 from localspec.options.suggest import did_you_mean
 
 #: What an argument is completed with.
-Kind = Literal["", "path", "setting", "command", "switch", "spec", "draft", "system"]
+Kind = Literal["", "path", "setting", "command", "switch", "spec", "model", "draft", "system"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,18 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "draft",
-        "[FILE|off]",
+        "[FILE|demo|USER/REPO:QUANT|off]",
         "Shows, changes or removes the draft model; the conversation stays.",
         engine.draft,
         completes="draft",
     ),
-    Command("model", "[FILE]", "Shows or changes the model; the conversation stays.", engine.model, completes="path"),
+    Command(
+        "model",
+        "[FILE|demo|USER/REPO:QUANT]",
+        "Shows or changes the model; the conversation stays.",
+        engine.model,
+        completes="model",
+    ),
     Command("save", "FILE", "Saves the conversation and its settings, for /load.", talk.save, completes="path"),
     Command("load", "FILE", "Takes up a saved conversation in place of this one.", talk.load, completes="path"),
     Command(

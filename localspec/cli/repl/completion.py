@@ -10,6 +10,7 @@ from pathlib import Path
 from localspec.cli.repl import commands, settings
 from localspec.cli.repl.chat import Chat
 from localspec.errors import UsageError
+from localspec.hub.shelf import DEMO
 
 MOST = 200
 SPEC_WORDS = ("on", "off", "auto", "fixed", "type", "depth", "width", "nodes", "p-min", "accept")
@@ -39,8 +40,10 @@ def completions(before: str, chat: Chat) -> list[Completion]:
     match kind:
         case "path":
             return _paths(argument)
+        case "model":
+            return [*_of(argument, (DEMO,)), *_paths(argument)]
         case "draft":
-            return [*_of(argument, ("off",)), *_paths(argument)]
+            return [*_of(argument, ("off", DEMO)), *_paths(argument)]
         case "setting":
             return _settings(argument, chat)
         case "spec":

@@ -56,7 +56,7 @@ class LoadedEngines:
             self._stack.close()
             raise ModelError(
                 f"{engine.info.target} has no chat template: it is a base model, not a chat model",
-                hint="Use localspec complete, or a model that was tuned for chat.",
+                hint="Use localspec complete, or lend it a template: --chat-template chatml.",
             )
         return engine
 

@@ -29,8 +29,11 @@ class History:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # Messages are private; one write, so that two chats at a time do not mix their lines.
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             try:
+                size = os.fstat(file).st_size
+                if size and os.pread(file, 1, size - 1) != b"\n":  # the disk was full once: half an entry stands there
+                    line = "\n" + line
                 os.write(file, line.encode())
             finally:
                 os.close(file)
@@ -48,7 +51,7 @@ class History:
             return []
         found: list[str] = []
         for line in lines:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 entry = json.loads(line)
                 if isinstance(entry, str):
                     found.append(entry)

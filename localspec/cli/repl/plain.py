@@ -6,6 +6,7 @@ import sys
 
 from localspec.cli.diagnostics import fail, printable, say
 from localspec.cli.output import Output
+from localspec.cli.repl.front import LineCleared
 from localspec.cli.repl.history import History
 
 QUOTES = '"""'
@@ -19,15 +20,23 @@ class PlainTerminal:
         self.multiline = multiline
         self._output = output
         self._history = history
+        self._lines: list[str] = []  # typed since the message began
 
     def read(self, default: str = "") -> str | None:
         if default:
             say(f"{printable(default, keep=chr(10))}\n(write it anew; an empty line changes nothing)")
+        self._lines = []
         first = self._line(PROMPT)
         if first is None:
             say("")
             return None
-        text = self._whole(first)
+        try:
+            text = self._whole(first)
+        except BaseException as error:
+            self._history.add("\n".join(self._lines))
+            if isinstance(error, KeyboardInterrupt):
+                raise LineCleared from None
+            raise
         self._history.add(text)
         return text
 
@@ -90,6 +99,9 @@ class PlainTerminal:
             if not raw:
                 return None
             try:
-                return raw.decode().removesuffix("\n").removesuffix("\r")
+                line = raw.decode().removesuffix("\n").removesuffix("\r")
             except UnicodeDecodeError:
                 fail("that line is not UTF-8 text", "Write it again.")
+            else:
+                self._lines.append(line)
+                return line

@@ -25,6 +25,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.history import History as Past
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -37,6 +38,8 @@ from localspec.cli.repl.plain import PROMPT, QUOTES
 
 #: Where prompt_toolkit looks for an editor if the environment names none.
 EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
+#: What ends a program from outside; SIGHUP says that its terminal is gone.
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 #: More, and terminals begin to drop the sequence.
 MOST_COPIED = 70_000
 
@@ -81,9 +84,10 @@ class PromptTerminal:
         while True:
             self._quoted = False
             try:
-                with _ended_by_sigterm(self._session.app) as check:
+                with _ended_by_signals(self._session.app) as check:
                     text = self._session.prompt(default=default, pre_run=check)
             except EOFError:
+                self._session.default_buffer.append_to_history()  # the terminal may have gone away
                 return None
             try:
                 text.encode()  # bytes that are no UTF-8 come as lone surrogates
@@ -129,6 +133,10 @@ class PromptTerminal:
         def _send(event: KeyPressEvent) -> None:
             event.current_buffer.validate_and_handle()
 
+        @keys.add(Keys.Vt100MouseEvent)
+        def _mouse(event: KeyPressEvent) -> None:
+            """Nobody asked for the mouse. Pasted colours look like it, and prompt_toolkit stumbles over them."""
+
         @keys.add("c-g", filter=~is_searching)
         @keys.add("c-x", "c-e", filter=~is_searching)  # prompt_toolkit's own would send the message unseen
         def _editor(event: KeyPressEvent) -> None:
@@ -167,32 +175,34 @@ class PromptTerminal:
 
 
 @contextmanager
-def _ended_by_sigterm(app: Application[str]) -> Iterator[Callable[[], None]]:
-    """SIGTERM ends the prompt, keeps what was typed, and then does what it does elsewhere. Raised in the middle of the
-    event loop, its exception could be taken for a fault of one of the loop's callbacks. Gives a function to be called
-    when the loop runs, for a signal that comes before.
+def _ended_by_signals(app: Application[str]) -> Iterator[Callable[[], None]]:
+    """SIGTERM and SIGHUP end the prompt, keep what was typed, and then do what they do elsewhere. Raised in the middle
+    of the event loop, an exception could be taken for a fault of one of the loop's callbacks. Gives a function to be
+    called when the loop runs, for a signal that comes before.
     """
-    before = signal.getsignal(signal.SIGTERM)
-    came = False
+    before = {number: handler for number in ENDING if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    came: int | None = None
 
     def leave() -> None:
-        if came and app.future is not None and not app.future.done():
+        if came is not None and app.future is not None and not app.future.done():
             app.current_buffer.append_to_history()
             app.exit(exception=EOFError())
 
-    def terminate(_number: int, _frame: FrameType | None) -> None:
+    def terminate(number: int, _frame: FrameType | None) -> None:
         nonlocal came
-        came = True
+        came = number
         if app.loop is not None:
             app.loop.call_soon_threadsafe(leave)
 
-    signal.signal(signal.SIGTERM, terminate)
+    for number in before:
+        signal.signal(number, terminate)
     try:
         yield leave
     finally:
-        signal.signal(signal.SIGTERM, before)
-        if came:
-            os.kill(os.getpid(), signal.SIGTERM)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came is not None:
+            os.kill(os.getpid(), came)
 
 
 def _screen(stream: TextIO) -> Vt100_Output:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from localspec.cli.diagnostics import one_line
 from localspec.cli.repl.chat import Chat
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
 from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, request
 from localspec.options.option import OFF, ON
 from localspec.options.suggest import did_you_mean
@@ -107,13 +107,13 @@ def shown(value: Any) -> str:
     return "(none)" if value is None else str(value)
 
 
-def change(chat: Chat, name: str, text: str, *, among: Iterable[Option] | None = None) -> str:
+def change(chat: Chat, name: str, text: str) -> str:
     """Sets one option; the engine is loaded anew where it is needed. Returns a line to show.
 
     Raises:
         LocalspecError: the value is not possible, or the engine cannot be loaded with it; all is as before.
     """
-    option = find(name, settable(chat.values) if among is None else among)
+    option = find(name, settable(chat.values))
     value = chat.given[option.name] if text == DEFAULT else parse(option, text)
     loaded = apply(chat, {option.name: value})
     return f"{option.word} = {shown(value)}" + (", and the engine was loaded anew" if loaded else "")
@@ -161,12 +161,24 @@ def differing(chat: Chat) -> dict[str, Any]:
 
 
 def taken_over(chat: Chat, saved: Values) -> list[str]:
-    """Sets what a saved conversation brought; returns what could not be set and why."""
-    lost = []
+    """Sets what a saved conversation brought, together if possible: one may need another, and each may need the engine
+    to be loaded anew. Returns what could not be set and why."""
+    lost: list[str] = []
+    changes: dict[str, Any] = {}
+    words: dict[str, str] = {}
     safe = [option for option in settable(chat.values) if option.group in (SAMPLING, SPEC, TEXT)]
     for name, text in saved.items():
         try:
-            change(chat, name, str(text), among=safe)
+            option = find(name, safe)
+            changes[option.name], words[option.name] = parse(option, str(text)), option.word
         except UsageError as error:
             lost.append(f"{name}: {error.message}")
+    try:
+        apply(chat, changes)
+    except LocalspecError:
+        for name, value in changes.items():
+            try:
+                apply(chat, {name: value})
+            except LocalspecError as error:
+                lost.append(f"{words[name]}: {error.message}")
     return lost

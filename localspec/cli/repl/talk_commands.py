@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -92,7 +93,8 @@ def system(front: Front, argument: str) -> None:
         chat.set_system(None if argument == "off" else argument)
         front.say("no system message from the next turn on" if argument == "off" else "used from the next turn on")
     else:
-        front.say(chat.conversation.system or "there is no system message; /system TEXT sets one")
+        now = chat.conversation.system
+        front.say("there is no system message; /system TEXT sets one" if now is None else now or "(empty)")
 
 
 def save(front: Front, argument: str) -> None:
@@ -168,7 +170,7 @@ def _number(argument: str) -> int:
     """How far back; 1 without an argument."""
     if not argument:
         return 1
-    if not (argument.isascii() and argument.isdecimal() and int(argument) > 0):
+    if not (argument.isascii() and argument.isdecimal() and len(argument) < 10 and int(argument) > 0):
         raise UsageError(f"{argument:.20} is not a number", hint="1 is the last, 2 the one before.")
     return int(argument)
 
@@ -182,7 +184,7 @@ def _path(argument: str) -> str:
 def _file(argument: str, example: str) -> Path:
     if not argument:
         raise UsageError("the name of a file is missing", hint=f"For example {example}")
-    return Path(_path(argument)).expanduser()
+    return Path(os.path.expanduser(_path(argument)))
 
 
 def _size(front: Front) -> str:

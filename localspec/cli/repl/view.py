@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import sys
 
-from localspec.cli.diagnostics import dim, fail, has_colour, note, printable, say
+from localspec.cli.diagnostics import dim, fail, has_colour, note, say
 from localspec.cli.output import Output
+from localspec.cli.pieces import Pieces
 from localspec.cli.repl.chat import LeftOut, TurnEvent
 from localspec.cli.session import Progress
 from localspec.options import Values
 from localspec.report import status_line
-from localspec.text.thinking import Kind, Piece
+from localspec.text.thinking import Piece
 from localspec.types import Failed, Finished, Notice, Prefill
 
 
 class View:
-    """Answers to standard output; everything else to standard error, thinking too unless standard output is a
-    terminal: there it stands in its place, dimmed, under a label."""
+    """Answers as `Pieces` has them; everything else to standard error."""
 
     def __init__(self, output: Output, values: Values, *, plain: bool) -> None:
-        self._output = output
         self._timings = values["show_timings"]
         wish = "off" if plain else values["color"]
-        self._colour_out = has_colour(sys.stdout, wish)
+        self._pieces = Pieces(output, colour=has_colour(sys.stdout, wish))
         self._colour_err = has_colour(sys.stderr, wish)
         self._progress = Progress() if not plain and sys.stderr is not None and sys.stderr.isatty() else None
-        self._kind: Kind | None = None
-        self._line_open = False  # on standard output
         self._reading = False
 
     def show(self, event: TurnEvent) -> None:
@@ -34,7 +31,7 @@ class View:
         if not isinstance(event, Prefill):
             self._end_progress()
         if isinstance(event, Piece):
-            self._piece(event)
+            self._pieces.show(event)
         elif isinstance(event, Prefill) and self._progress is not None:
             self._reading = event.done < event.total - 1
             self._progress.show("reading the prompt", event.done / max(event.total - 1, 1))
@@ -46,39 +43,12 @@ class View:
     def finish(self, last: Finished | Failed | None, *, limit: int, guesses: bool) -> None:
         """The end of an answer; ``None``: it broke off."""
         self._end_progress()
-        self._change(None)
+        self._pieces.end(line=True)
         if isinstance(last, Finished) and self._timings:
             line = status_line(last, limit=limit, guesses=guesses)
             say(dim(line, on=self._colour_err))
         elif isinstance(last, Failed):
             fail(last.message, last.hint)
-
-    def _piece(self, piece: Piece) -> None:
-        self._change(piece.kind)
-        if piece.kind == "answer":
-            self._output.text(piece.text)
-        elif self._output.terminal:
-            self._output.aside(piece.text, colour=self._colour_out)
-        else:
-            say(printable(piece.text, keep="\n\t"), end="")
-            return
-        self._line_open = not piece.text.endswith("\n")
-
-    def _change(self, kind: Kind | None) -> None:
-        """Another kind of text begins, on a line of its own."""
-        if kind == self._kind:
-            return
-        if self._kind == "thinking" and not self._output.terminal:
-            say("")
-        if self._line_open:
-            self._output.text("\n")
-            self._line_open = False
-        self._kind = kind
-        if kind == "thinking":
-            if self._output.terminal:
-                self._output.aside("thinking: ", colour=self._colour_out)
-            else:
-                say("thinking: ", end="")
 
     def _end_progress(self) -> None:
         """Wipes the line, if reading ended before its end."""

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from localspec.backends.fake import FakeVocab
 from localspec.chat.conversation import Conversation
 from localspec.cli.repl.chat import LeftOut, Turn
 from localspec.errors import UsageError
 from localspec.text.thinking import Piece
-from localspec.types import Finished, Message, Prefill, SpecStats
-from tests.cli.repl.support import Scripted, chat, contents, engine, messages, run
+from localspec.types import Finished, Message, Notice, Prefill, SpecStats
+from tests.cli.repl.support import TEMPLATE, Scripted, chat, contents, engine, messages, run
 
 
 def test_a_turn_becomes_part_of_the_conversation() -> None:
@@ -216,12 +217,34 @@ def test_thinking_is_told_apart_and_not_sent_again() -> None:
 # Characters of several tokens
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, -1])
+class Bytes(FakeVocab):
+    """One more token for every byte of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._bytes = text.encode()
+        super().__init__(40 + len(self._bytes))
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        return self._bytes[token - 40 : token - 39] if token >= 40 else super().piece(token, special=special)
+
+
+class Bytewise(Scripted):
+    """Says a text one byte a token."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(["one byte"] * len(text.encode()))
+        self._vocab = Bytes(text)
+
+
+@pytest.mark.parametrize("limit", [*range(1, 10), -1])
 def test_characters_that_are_several_tokens_come_whole(limit: int) -> None:
-    one = chat(engine(Scripted(["é", "😀", "한"])), ignore_eos=False, n_predict=limit)
-    text, _ = run(one.ask("abc"))
-    assert text == "é😀한"[: limit if limit > 0 else 3]
-    assert "\ufffd" not in text
+    said = "é😀한"
+    one = chat(engine(Bytewise(said)), ignore_eos=False, n_predict=limit)
+    pieces = [event.text for event in one.ask("abc") if isinstance(event, Piece)]
+    whole = said if limit < 0 else said.encode()[:limit].decode(errors="ignore")
+    assert "".join(pieces) == whole
+    assert "\ufffd" not in "".join(pieces)
+    assert contents(one) == ["abc", whole]
 
 
 # Files and tokens
@@ -279,3 +302,25 @@ def test_totals_add_up() -> None:
 
 def test_prefill_is_reported() -> None:
     assert [event for event in chat().ask("a" * 200) if isinstance(event, Prefill)]
+
+
+def test_what_the_template_does_is_said_once_a_conversation() -> None:
+    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
+    one = chat(engine(template=refuses), system="sys")
+
+    def told(question: str) -> list[str]:
+        return [event.text for event in one.ask(question) if isinstance(event, Notice)]
+
+    assert len(told("a")) == 1
+    assert told("b") == []
+    one.clear()
+    assert "system message" in told("c")[0]
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_a_stopped_answer_is_marked(stop: bool) -> None:
+    one = chat(n_predict=20)
+    for event in one.ask("abc"):
+        if stop and isinstance(event, Piece):
+            one.stop()
+    assert [turn.stopped for turn in one.conversation.turns] == [False, stop]

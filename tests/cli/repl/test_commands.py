@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
 from localspec.cli.repl import commands, settings
 from localspec.cli.repl.chat import Chat
@@ -467,3 +468,39 @@ def test_completion_of_files(tmp_path: Path) -> None:
     assert [one.text for one in found] == ["one two.txt", "one.txt", "only/"]
     assert {one.text for one in completions(f"/read {tmp_path}/", chat())} == {"one.txt", "one two.txt", "only/"}
     assert completions(f"/read {tmp_path}/no/such", chat()) == []
+
+
+def test_settings_of_a_file_are_taken_together(capsys: Said, tmp_path: Path) -> None:
+    settings = {"spec-draft-n-min": "5", "spec-draft-n-max": "8", "spec-ngram-simple-size-n": "7", "temp": "nan"}
+    transcript.save(tmp_path / "t", Conversation(), settings)
+    one = chat()
+    repl(one).take(f"/load {tmp_path}/t")
+    assert (one.values["draft_n_min"], one.values["draft_n_max"], len(loads(one).loads)) == (5, 8, 1)
+    assert "setting temp: --temp nan is out of range" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["/model", "/draft"])
+def test_models_by_name(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str) -> None:
+    monkeypatch.setenv("LLAMA_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "models--user--repo" / "snapshots" / "abc"
+    folder.mkdir(parents=True)
+    (folder / "a-Q4_0.gguf").touch()
+    one = chat()
+    for name in ("user/repo:Q4_0", "user/other:Q4_0", "here/a.gguf", "demo"):
+        repl(one).take(f"{command} {name}")
+    key = "model" if command == "/model" else "model_draft"
+    cached, path, demo = (loaded[key] for loaded in loads(one).loads)
+    assert (cached, path) == (str(folder / "a-Q4_0.gguf"), "here/a.gguf")
+    assert demo.endswith(".gguf")
+    assert "user/other:Q4_0 is not in the cache" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["/edit " + "9" * 5000, "/read ~nobody-here/x", "/save ~nobody-here/x/y"])
+def test_odd_arguments_are_no_faults_of_ours(capsys: Said, line: str) -> None:
+    one = chat()
+    run(one.ask("abc"))
+    repl(one).take(line)
+    said = capsys.readouterr().err
+    assert "error" in said
+    assert "that did not work" not in said

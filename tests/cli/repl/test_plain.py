@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from localspec.cli.diagnostics import Ending
 from localspec.cli.output import Output
+from localspec.cli.repl.front import LineCleared
 from localspec.cli.repl.history import History
 from localspec.cli.repl.plain import PlainTerminal
 from tests.cli.support import run
@@ -149,3 +152,23 @@ def test_single_turn(more: tuple[str, ...]) -> None:
     )
     assert (done.returncode, done.stdout != b"") == (0, True)
     assert done.stderr.count(b" tok/s") == 1
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, Ending(143)])
+def test_lines_of_a_message_that_breaks_off_are_in_the_history(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: BaseException | type[BaseException]
+) -> None:
+    lines: list[object] = [b'"""a\n', b"b\n", ending]
+
+    class Typed:
+        def readline(self) -> bytes:
+            line = lines.pop(0)
+            if not isinstance(line, bytes):
+                raise line  # type: ignore[misc]
+            return line
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Typed()))
+    terminal = PlainTerminal(Output(), History(tmp_path / "history"), multiline=False)
+    with pytest.raises(LineCleared if ending is KeyboardInterrupt else Ending):
+        terminal.read()
+    assert History(tmp_path / "history").entries() == ['"""a\nb']

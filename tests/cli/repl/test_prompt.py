@@ -228,3 +228,25 @@ def test_simple_terminals_get_no_escape_sequence(tmp_path: Path, more: tuple[str
     assert code == 0
     assert b"\x1b" not in seen + rest
     assert b"yes." in seen
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_what_was_being_typed_when_the_end_came_is_in_the_history(tmp_path: Path, end: signal.Signals) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        terminal.send(b"half a message")
+        terminal.until(b"message")
+        terminal.process.send_signal(end)
+        assert terminal.end()[0] == (143 if end is signal.SIGTERM else -signal.SIGHUP)
+    (file,) = tmp_path.rglob("history")
+    assert file.read_text() == '"half a message"\n'
+
+
+def test_pasted_colours_are_no_mouse(tmp_path: Path) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        said = send(terminal, b"\x1b[31mabc\r")
+        assert "5 tok" in said
+        assert "xception" not in said
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
