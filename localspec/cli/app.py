@@ -15,7 +15,6 @@ from localspec.cli.output import Output, accept_any_text
 from localspec.errors import ExitCode, UsageError
 from localspec.options import COMMANDS, Settings, Values, check_loading, check_values, settle, system_message
 from localspec.options.commands import GROUPS, Command
-from localspec.options.origin import Level
 from localspec.options.parse import HELP, parse
 from localspec.options.suggest import did_you_mean, likely_flag
 
@@ -27,6 +26,8 @@ BODIES = {
 }
 VERSION = ("-V", "--version")
 COMPLETION = ("--install-completion", "--show-completion")
+#: Characters of a value that --verbose shows.
+_LONG = 80
 #: Set by the script that asks for the words to offer.
 COMPLETION_VARIABLE = "_LOCALSPEC_COMPLETE"
 
@@ -49,8 +50,10 @@ def run(arguments: Sequence[str]) -> int:
         from localspec import __version__
 
         return _print(f"localspec {__version__}\n")
-    if first in HELP or first == "help":
-        return _help(rest if first == "help" else ())
+    if first in HELP:
+        return _help(())
+    if first == "help":
+        return _help(["help"] if rest and rest[0] in HELP else rest)
     if first in GROUPS:
         return _run_group(first, rest)
     if first not in COMMANDS:
@@ -74,7 +77,7 @@ def _run_group(group: str, arguments: Sequence[str]) -> int:
 def _run_command(command: Command, arguments: Sequence[str]) -> int:
     given = parse(arguments, command)
     if given.help:
-        return _help((command.name,))
+        return _help((command.name,), short=given.help == HELP[0])
     settings = settle(command, given, os.environ)
     for line in settings.notes:
         note(line)
@@ -113,12 +116,14 @@ def _left_at_once() -> Iterator[None]:
 
 
 def _tell(command: Command, settings: Settings) -> None:
-    """What the command line does not show."""
+    """What differs from the defaults, and where it comes from. Long texts are cut."""
+    from localspec.options.printed import shown
+
     for option in command.options:
-        origin = settings.origins[option.name]
-        if Level.DEFAULT < origin.level < Level.CLI:
-            value = "(not shown)" if option.secret else settings.values[option.name]
-            note(f"{option.word} = {value} ({origin})")
+        value, origin = settings.values[option.name], settings.origins[option.name]
+        if option.flags and value != option.default and option.name != "verbose":
+            text = shown(option, value)
+            note(f"{option.word} = {text if len(text) <= _LONG else text[:_LONG] + '…'} ({origin})")
 
 
 def _no_command(first: str) -> UsageError:
@@ -135,10 +140,10 @@ def _no_command(first: str) -> UsageError:
     return UsageError(f"no such command: {first}", hint=f"{did_you_mean(first, known)}See localspec --help.")
 
 
-def _help(topic: Sequence[str]) -> int:
+def _help(topic: Sequence[str], *, short: bool = False) -> int:
     from localspec.cli.help import help_on
 
-    return _print(help_on(topic))
+    return _print(help_on(topic, short=short))
 
 
 def _print(text: str) -> int:

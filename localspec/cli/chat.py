@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from localspec.chat.conversation import Conversation
@@ -16,6 +17,7 @@ from localspec.cli.repl.front import Terminal
 from localspec.cli.repl.history import History, history_file
 from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.plain import PlainTerminal
+from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
@@ -38,7 +40,7 @@ def chat(values: Values) -> int:
         raise UsageError("there is no terminal to chat at and no message", hint="Use -p TEXT, or pipe a message in.")
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
-    with LoadedEngines(values) as engines:
+    with nullcontext() if dumb else keys_are_kept(), LoadedEngines(values) as engines:
         talk = Chat(engines, values, Conversation(values["system"]))
         terminal = _terminal(output, talk, at_terminal=at_terminal, dumb=dumb)
         repl = Repl(talk, terminal, View(output, values, plain=dumb))

@@ -16,7 +16,9 @@ from localspec.errors import ExitCode, UsageError
 from localspec.options.commands import COMMANDS, GROUPS, TOPICS, Command
 from localspec.options.option import Option
 
-SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+SHELLS = ("bash", "zsh", "fish")
+#: Commands whose model is one that has a name, and whether that may be the demo model.
+NAMED = {"models info": True, "models path": True, "models verify": True, "models rm": False}
 
 
 def complete_words(arguments: Sequence[str]) -> int:
@@ -65,14 +67,14 @@ def _app() -> typer.Typer:
         (groups[group] if group else app).command(name, help=_plain(command.summary))(_function(command))
     for name, group_app in groups.items():
         app.add_typer(group_app, name=name)
-    topic = typer.Argument(autocompletion=_among((*TOPICS, *(name for name in COMMANDS if " " not in name))))
+    topic = typer.Argument(autocompletion=_among((*TOPICS, *(name for name in COMMANDS if " " not in name), *GROUPS)))
     app.command("help", help="Explain a command or a topic.")(_with_signature([_parameter("topic", str, topic)]))
     app.callback()(_with_signature([_parameter("version", bool, typer.Option("--version", "-V"))]))
     return app
 
 
 def _function(command: Command) -> Callable[..., None]:
-    return _with_signature([_option(option) for option in command.options])
+    return _with_signature([_option(option, command) for option in command.options])
 
 
 def _with_signature(parameters: list[inspect.Parameter]) -> Callable[..., None]:
@@ -83,17 +85,18 @@ def _with_signature(parameters: list[inspect.Parameter]) -> Callable[..., None]:
     return nothing
 
 
-def _option(option: Option) -> inspect.Parameter:
+def _option(option: Option, command: Command) -> inspect.Parameter:
     """Where a file is wanted nothing is offered: the shell then completes names of files by itself."""
     if not option.flags:
-        return _parameter(option.name, str, typer.Argument())
+        models = _models(demo=NAMED[command.name]) if command.name in NAMED else None
+        return _parameter(option.name, str, typer.Argument(autocompletion=models))
     if option.kind is bool:
         flags = list(option.flags)
         for at, off in enumerate(option.negations):
             on = option.flags[min(at, len(option.flags) - 1)]
             flags = [f"{on}/{off}", *(flag for flag in flags if flag != on)]
         return _parameter(option.name, bool, typer.Option(*flags, help=_plain(option.help)))
-    words = _among(option.choices) if option.choices else None
+    words = _among(option.choices) if option.choices else _drafters if option.name == "spec_type" else None
     kind: Any = list[str] if option.many else str
     return _parameter(option.name, kind, typer.Option(*option.flags, help=_plain(option.help), autocompletion=words))
 
@@ -105,6 +108,25 @@ def _parameter(name: str, kind: Any, how: Any) -> inspect.Parameter:
 def _among(words: Sequence[str]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
+def _drafters(incomplete: str) -> list[str]:
+    """The last one of a comma list."""
+    from localspec.loading import SPEC_TYPES
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in SPEC_TYPES if name.startswith(last)]
+
+
+def _models(*, demo: bool) -> Callable[[str], list[str]]:
+    """Names of models that are here; where none fits, the shell goes on with names of files."""
+
+    def complete(incomplete: str) -> list[str]:
+        from localspec.hub.shelf import DEMO, named
+
+        return [name for name, _ in named() if name.startswith(incomplete) and (demo or name != DEMO)]
 
     return complete
 

@@ -20,6 +20,7 @@ WIDEST = 110
 #: The column of explanations starts here at most; longer names get a line of their own.
 MARGIN = 30
 HELP_FLAG = ("-h, --help", "Show this and leave.")
+HELP_FLAGS = (("-h", "Show the common flags and leave."), ("--help", "Show all flags and leave."))
 ROOT_FLAGS = (
     HELP_FLAG,
     ("-V, --version", "Show the version and leave."),
@@ -35,8 +36,9 @@ ROOT_EXAMPLES = (
 )
 
 
-def help_on(words: Sequence[str]) -> str:
-    """Help on a command, a group or a topic; on everything if nothing is named.
+def help_on(words: Sequence[str], *, short: bool = False) -> str:
+    """Help on a command, a group or a topic; on everything if nothing is named. ``short``: of a command with many flags
+    only the common ones.
 
     Raises:
         UsageError: there is no help on that.
@@ -45,9 +47,11 @@ def help_on(words: Sequence[str]) -> str:
     if not name:
         return _join(_root(width))
     if name in COMMANDS:
-        return _join(_command(COMMANDS[name], width))
+        return _join(_command(COMMANDS[name], width, short=short))
     if name in GROUPS:
         return _join(_group(name, width))
+    if name == "help":
+        return _join(_help(width))
     pages = {"flags": topics.flags, "keys": topics.keys, "config": topics.config, "exit-codes": topics.exit_codes}
     if name not in pages:
         known = (*TOPICS, *COMMANDS, *GROUPS)
@@ -86,19 +90,33 @@ def _group(name: str, width: int) -> Iterator[str]:
     yield from _examples([example for command in members for example in command.examples[:1]], width)
 
 
-def _command(command: Command, width: int) -> Iterator[str]:
+def _help(width: int) -> Iterator[str]:
+    yield "Usage: localspec help [TOPIC]"
+    yield from _paragraph("Explain a command or a topic.", width)
+    yield from _section("Topics", _columns(TOPICS.items(), width))
+    rows = [*GROUPS.items(), *((name, command.summary) for name, command in COMMANDS.items())]
+    yield from _section("Commands", _columns(rows, width))
+    yield from _section("Options", _columns([HELP_FLAG], width))
+    yield from _examples([Example("All flags", "localspec help flags")], width)
+
+
+def _command(command: Command, width: int, *, short: bool) -> Iterator[str]:
     yield f"Usage: localspec {_usage(command)} [OPTIONS]"
     yield from _paragraph(command.summary, width)
     if command.about:
         yield from _paragraph(command.about, width)
     if command.arguments:
         yield from _section("Arguments", _columns([(o.metavar, o.help) for o in command.arguments], width))
-    flags = [option for option in command.options if option.flags]
-    for group, options in grouped(flags).items():
+    flags = {option.name: option for option in command.options if option.flags}
+    short = short and bool(command.common)
+    groups = {"Common": [flags[name] for name in command.common]} if short else grouped(flags.values())
+    for group, options in groups.items():
         yield from _section(group, _columns([(spelt(option), explained(option)) for option in options], width))
-    yield from _section("Help", _columns([HELP_FLAG], width))
+    yield from _section("Help", _columns(HELP_FLAGS if command.common else [HELP_FLAG], width))
     yield from _examples(command.examples, width)
-    if "ctx_size" in {option.name for option in flags}:
+    if short:
+        yield from _paragraph(f"All {len(flags)} flags: localspec {command.name} --help.", width)
+    elif command.common:
         yield from _paragraph(
             "Every flag is a key of a configuration file and an environment variable, too: see localspec help config."
             " localspec help flags shows these and other spellings.",
@@ -121,7 +139,7 @@ def explained(option: Option) -> str:
     parts = [option.help]
     if option.choices and not all(choice in option.help for choice in option.choices):
         parts.append(f"One of {', '.join(option.choices)}.")
-    if option.default is True or option.default not in (None, False, (), ""):
+    if option.default is not False and option.default not in (None, (), ""):
         parts.append(f"(default {'on' if option.default is True else option.default})")
     return " ".join(parts)
 

@@ -125,7 +125,7 @@ def config() -> list[Block]:
         Heading("Settings that exclude each other"),
         "Of two such settings from different sources the one of the higher rank wins: `-hf` on the command line"
         " silences `model` in a file. Two from the same source are an error, for example `-m` and `-hf`, `-sys` and"
-        " `-sysf`, `--json` and `--jsonl`.",
+        " `-sysf`, `-lm` and `--mlock`, `--json` and `--jsonl`.",
     ]
 
 

@@ -35,7 +35,7 @@ def removal(text: str) -> Removal:
     """
     root = cache_folder()
     if is_repo(text) and not Path(text).exists():
-        cache = RepoCache(root, HubRef.parse(text, flag="").repo)
+        cache = RepoCache(root, HubRef.parse(text, flag="the model").repo)
         if not cache.folder.is_dir():
             raise ModelError(f"{text} is not in the cache {root}", hint="See what is there: localspec models ls.")
         return _of(cache, tuple(cache.files()), whole=True)

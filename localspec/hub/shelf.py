@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.errors import ModelError
+from localspec.errors import ModelError, UsageError
 from localspec.hub.cache import RepoCache, cache_folder, repos
 from localspec.hub.find import find, models_in
 from localspec.hub.header import Array, Header, read_header
@@ -92,15 +92,17 @@ def by_name(text: str) -> Path | None:
         return None
     if text == DEMO:
         return demo_model()
-    ref = _ref(text)
-    return None if ref is None else cached(ref)
+    with suppress(UsageError):  # it may be the path of a file that is not there
+        if (ref := _ref(text)) is not None:
+            return cached(ref)
+    return None
 
 
 def _ref(text: str) -> HubRef | None:
-    repo, colon, quant = text.partition(":")
-    if not is_repo(repo) or text.lower().endswith(".gguf"):
+    """Raises `UsageError` if what follows the colon is no quantisation."""
+    if not is_repo(text.partition(":")[0]) or text.lower().endswith(".gguf"):
         return None
-    return HubRef.parse(text, flag="the model") if quant or not colon else None
+    return HubRef.parse(text, flag="the model")
 
 
 def located(text: str) -> Path:

@@ -32,6 +32,11 @@ COMPLETE_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_COMPLETE)
 CHAT_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_CHAT)
 
 
+#: What most people need, in the order of the short help.
+_COMMON = ("prompt", "file", "n_predict", "system", "model", "model_draft", "hf_repo", "spec", "temp", "seed")
+_COMMON_AND_MACHINE = (*_COMMON, "ctx_size", "threads", "gpu_layers", "config")
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     what: str
@@ -40,13 +45,14 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``about`` follows the summary in the help."""
+    """``about`` follows the summary in the help; ``common`` are the options of the short help, all if empty."""
 
     name: str
     summary: str
     options: tuple[Option, ...]
     examples: tuple[Example, ...]
     about: str = ""
+    common: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[Option, ...]:
@@ -58,7 +64,8 @@ def _argument(name: str, metavar: str, text: str) -> Option:
     return Option(name, (), str, None, text, SHELF, metavar, key=False, required=True)
 
 
-_MODEL = _argument("model", "MODEL", "user/model[:quant] or the path of a GGUF file.")
+_MODEL = _argument("model", "MODEL", "user/model[:quant] of the cache, the path of a GGUF file, or demo.")
+_CACHED = _argument("model", "MODEL", "user/model[:quant] of the cache; without a quant, all of the repository.")
 _JSON = Option("json", ("--json",), bool, False, "JSON instead of a table.", OUTPUT)
 
 COMPLETE = Command(
@@ -73,6 +80,7 @@ COMPLETE = Command(
         Example("What is set, and by whom", "localspec complete --print-config"),
     ),
     'The prompt is -p, then -f; standard input is read for "-", or when neither is given.',
+    (*_COMMON_AND_MACHINE, "conversation", "json"),
 )
 CHAT_COMMAND = Command(
     "chat",
@@ -86,11 +94,12 @@ CHAT_COMMAND = Command(
         Example("One question, one answer", "localspec chat -st -p 'Why is the sky blue?'"),
     ),
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
+    _COMMON_AND_MACHINE,
 )
 MODELS = (
     Command(
         "models ls",
-        "List the models in the cache.",
+        "List the models that are here: the demo model, the cache, and those of --models-dir.",
         (_JSON, MODELS_DIR, *CONFIG_OPTIONS),
         (Example("With sizes in bytes", "localspec models ls --json"),),
     ),
@@ -120,19 +129,21 @@ MODELS = (
     ),
     Command(
         "models rm",
-        "Remove a model from the cache.",
-        (_MODEL, Option("yes", ("-y", "--yes"), bool, False, "Do not ask.", SHELF, key=False), *CONFIG_OPTIONS),
+        "Remove a model from the cache, and nothing outside of it.",
+        (_CACHED, Option("yes", ("-y", "--yes"), bool, False, "Do not ask.", SHELF, key=False), *CONFIG_OPTIONS),
         (Example("Without a question", "localspec models rm -y ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
     ),
     Command(
         "models verify",
-        "Check a model's files against the sums of the repository.",
+        "Check whether a model's files are damaged.",
         (_MODEL, *CONFIG_OPTIONS),
         (Example("After a crash", "localspec models verify ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
+        "The structure of every file is checked, and in the cache its checksum, too. Of a file elsewhere no checksum is"
+        " known: there, damage within its weights is not found.",
     ),
 )
 #: Commands that come in groups, and what the group is for.
-GROUPS = {"models": "The models in the cache: what is there, download, remove."}
+GROUPS = {"models": "The models on this machine (demo model, cache, --models-dir): list, download, look into, remove."}
 #: What ``localspec help`` explains besides commands.
 TOPICS = {
     "flags": "every flag with its other spellings, environment variables and default",

@@ -11,16 +11,18 @@ from localspec.options.option import Option, spellings
 from localspec.options.suggest import likely_flag
 from localspec.options.tables.spec import COUNTS_THE_ROOT
 
+#: The common flags of a command, and all of them.
 HELP = ("-h", "--help")
 
 
 @dataclass(slots=True)
 class Given:
-    """``texts``: what was given for each option, in order; a flag without a value gives ``true`` or ``false``."""
+    """``texts``: what was given for each option, in order; a flag without a value gives ``true`` or ``false``. ``help``
+    is the flag that asked for it."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    help: bool = False
+    help: str = ""
 
 
 def parse(arguments: Sequence[str], command: Command) -> Given:
@@ -51,7 +53,7 @@ class _Parser:
             elif len(word) < 2 or not word.startswith("-"):
                 self._places.append(word)
             elif word in HELP:
-                self._given.help = True
+                self._given.help = word
                 return self._given
             else:
                 flag, equals, value = word.partition("=")

@@ -23,13 +23,17 @@ def _line(option: Option, settings: Settings) -> str:
     value, origin = settings.values[option.name], settings.origins[option.name]
     if value in (None, ()):
         text = f"# {option.word} ="
-    elif option.secret:
-        text = f"# {option.word} = (not shown)"
-    elif not _can_be_written(value):
-        text = f"# {option.word} = {value!r} (not UTF-8)"
     else:
-        text = f"{option.word} = {_toml(value)}"
+        comment = "# " if option.secret or not _can_be_written(value) else ""
+        text = f"{comment}{option.word} = {shown(option, value)}"
     return f"{text:<44}  # {_comment(str(origin))}"
+
+
+def shown(option: Option, value: Any) -> str:
+    """A value for people: as TOML where that is possible and it is no secret."""
+    if option.secret:
+        return "(not shown)"
+    return _toml(value) if _can_be_written(value) else f"{value!r} (not UTF-8)"
 
 
 def _can_be_written(value: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-
 #: So alike are words that differ by a slip of the hand.
 _NEARLY = 0.85
 #: Letters that make a beginning.

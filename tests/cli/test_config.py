@@ -92,12 +92,29 @@ def test_old_spellings_work_with_a_note_on_stderr() -> None:
     assert done.stdout == note("--spec-draft-n-max", "8").stdout
 
 
-def test_verbose_names_what_is_not_on_the_command_line(home: Path) -> None:
+def test_verbose_names_what_differs_from_the_defaults(home: Path) -> None:
     home.write_text("temp = 0.5")
-    done = note("-v", "--top-k", "3", XDG_CONFIG_HOME=str(home.parent.parent), LLAMA_ARG_TOP_P="0.5", HF_TOKEN="secret")
+    done = note(
+        "-v",
+        "--top-k",
+        "3",
+        "--min-p",
+        "0.05",
+        "--stop",
+        "x" * 99,
+        XDG_CONFIG_HOME=str(home.parent.parent),
+        LLAMA_ARG_TOP_P="0.5",
+        HF_TOKEN="secret",
+    )
     assert sorted(done.stderr.decode().splitlines()) == [
         "localspec: hf-token = (not shown) (env HF_TOKEN)",
+        'localspec: model = "fake.gguf" (cli)',
+        "localspec: predict = 2 (cli)",
+        'localspec: prompt = "abc" (cli)',
+        "localspec: seed = 1 (cli)",
+        f'localspec: stop = ["{"x" * 78}… (cli)',
         f"localspec: temp = 0.5 (file {home})",
+        "localspec: top-k = 3 (cli)",
         "localspec: top-p = 0.5 (env LLAMA_ARG_TOP_P)",
     ]
 

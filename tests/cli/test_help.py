@@ -36,15 +36,44 @@ WORDS = ((), *((group,) for group in GROUPS), *(tuple(name.split()) for name in 
 def test_help_goes_to_stdout(words: tuple[str, ...], flag: str) -> None:
     done = run(*words, flag)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == run("help", *words).stdout.decode()
+    if flag == "--help" or words not in (("complete",), ("chat",)):
+        assert done.stdout.decode() == run("help", *words).stdout.decode()
     assert done.stdout.startswith(f"Usage: localspec {' '.join(words)}".rstrip().encode())
+
+
+@pytest.mark.parametrize("name", ["complete", "chat"])
+def test_the_short_help_has_the_common_flags(name: str) -> None:
+    text, command = run(name, "-h").stdout.decode(), COMMANDS[name]
+    assert len(text.splitlines()) < 65
+    flags = {option.name: option for option in command.options if option.flags}
+    assert [line.split()[0].rstrip(",") for line in text.split("\nCommon\n")[1].splitlines() if line[:3] == "  -"][
+        : len(command.common)
+    ] == [flags[option].flags[0] for option in command.common]
+    assert text.endswith(f"\nAll {len(flags)} flags: localspec {name} --help.\n")
+    assert "  -h      Show the common flags and leave.\n" in text
+    assert "  -h      Show the common flags and leave.\n" in help_on([name])
+
+
+def test_defaults_of_nought_are_shown() -> None:
+    text = " ".join(help_on(["chat"]).split())
+    for words in ("as the model was trained. (default 0)", "tokens already there. (default 0.0)"):
+        assert words in text
+
+
+def test_help_on_help() -> None:
+    done = run("help", "-h")
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode()
+    assert text == run("help", "--help").stdout.decode() == help_on(["help"])
+    assert all(f"  {name} " in text for name in (*TOPICS, *GROUPS, *COMMANDS))
 
 
 @pytest.mark.parametrize("words", WORDS)
 def test_help_tells_all(words: tuple[str, ...]) -> None:
     text = help_on(words)
     assert "\nExamples\n" in text
-    assert "  -h, --help" in text
+    assert "  -h" in text
+    assert "--help" in text
     for example in (line.strip() for line in text.splitlines() if line.startswith("    localspec ")):
         assert example.split()[1] in {"help", *(name.split()[0] for name in COMMANDS)}
     command = COMMANDS.get(" ".join(words))

@@ -84,6 +84,19 @@ def test_models_from_paths(tmp_path: Path) -> None:
     assert session.model_files(NONE) == (None, None)
 
 
+def test_models_by_name(stocked: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = stocked.get(REPO)
+    monkeypatch.setattr("localspec.hub.shelf.demo_model", lambda: tmp_path / "source.gguf")
+    monkeypatch.chdir(tmp_path)
+    named = {**NONE, "model": "demo", "model_draft": f"{REPO}:q4_k_m"}
+    assert session.model_files(named) == (tmp_path / "source.gguf", path)
+    with pytest.raises(LocalspecError, match="user/nope does not exist") as caught:
+        session.model_files({**NONE, "model": "user/nope"})
+    assert "-hf user/nope" in caught.value.hint
+    write(tmp_path / "demo")
+    assert session.model_files(named) == (Path("demo"), path)
+
+
 def test_errors_name_the_draft_model(stocked: Client, tmp_path: Path) -> None:
     with pytest.raises(LocalspecError, match=r"^the draft model: .*none\.gguf does not exist"):
         session.model_files({**NONE, "model_draft": str(tmp_path / "none.gguf")})
@@ -170,6 +183,24 @@ def test_info(stocked: Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert "window" not in lines
     assert run(models.info, model=REPO, json=True) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["context"] == 4096
+
+
+def test_a_cut_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(write(tmp_path / "whole.gguf").read_bytes()[:-8])
+    (tmp_path / "whole.gguf").unlink()
+    assert run(models.info, model=str(path)) == ExitCode.MODEL
+    out, err = capsys.readouterr()
+    assert "fault         8 bytes are missing at its end" in out
+    assert err.startswith(f"localspec: error: {path} is damaged: 8 bytes")
+    assert run(models.ls, models_dir=str(tmp_path)) == ExitCode.OK
+    assert "llama (damaged)" in next(row for row in capsys.readouterr().out.splitlines() if "cut" in row)
+
+
+def test_a_folder_of_models_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(models.ls, models_dir="/nonexistent") == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
 
 
 def test_verify(stocked: Client, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@ from localspec.errors import ModelError, ModelLoadError, UsageError
 from localspec.hub.check import verify
 from localspec.hub.header import Array, read_header, structure_fault
 from localspec.hub.remove import removal, remove
-from localspec.hub.shelf import Entry, facts, located, shelf
+from localspec.hub.shelf import Entry, by_name, facts, located, shelf
+from localspec.hub.structure import fault_of
 from tests.hub.conftest import Client
 from tests.support.gguf_files import DAMAGES, Damage, damage
 
@@ -71,18 +72,12 @@ def test_a_real_header_is_read(gemma: Path) -> None:
     assert structure_fault(header, lambda kind: gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]) is None
 
 
-def test_reading_stops_where_it_may(model: Path) -> None:
-    header = read_header(model, until="tokenizer.")
-    assert header.number("{arch}.context_length") == 4096
-    assert not any(key.startswith("tokenizer.") for key in header.metadata)
-
-
 REASONS: dict[Damage, str] = {
-    "empty": "is not a GGUF file",
+    "empty": "is not a GGUF file: it is empty",
     "four-bytes": "is not a GGUF file|damaged header",
     "half": "is damaged: .* bytes are missing at its end",
     "no-tail": "is damaged: .* bytes are missing at its end",
-    "html": "is not a GGUF file .*<!DO",
+    "html": 'is not a GGUF file: it starts with "<!DO"$',
     "version-99": "is GGUF version 99",
     "absurd-counts": "damaged header: .* tensors and .* keys do not fit",
     "directory": "is a folder without a GGUF model",
@@ -140,6 +135,26 @@ def test_structure(model: Path) -> None:
     assert fault(0, (1, 8)) == "tensors blk.0.weight and blk.1.weight overlap"
 
 
+def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+    (tmp_path / "zip.gguf").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ModelLoadError, match="is not a GGUF file: it starts with the bytes 50 4b 03 04"):
+        read_header(tmp_path / "zip.gguf")
+
+
+def test_missing_bytes_are_counted_to_the_end_of_the_last_tensor(model: Path, tmp_path: Path) -> None:
+    """The first tensor is F32, the others are F16."""
+    header, path = read_header(model), tmp_path / "cut.gguf"
+    first, second, third = sorted(header.tensors, key=lambda one: one.offset)
+    path.write_bytes(model.read_bytes()[: header.data + first.offset + 4])
+    missing = third.offset + third.elements * 2 - 4
+    assert (
+        fault_of(read_header(path)) == f"{missing} bytes are missing at its end (tensor {first.name} and what follows)"
+    )
+    path.write_bytes(model.read_bytes()[: header.data + second.offset])
+    missing = third.offset + third.elements * 2 - second.offset
+    assert f"{missing} bytes are missing at its end (tensor {second.name} " in (fault_of(read_header(path)) or "")
+
+
 # The list
 
 
@@ -187,8 +202,28 @@ def test_the_shelf(stocked: Client, tmp_path: Path, model: Path) -> None:
     assert [entry.size for entry in entries[:3]] == [2 * size + 3, size + 6, size]
     assert entries[0] == Entry(names[0], located(names[0]), 2 * size + 3, "Q6_K", "llama", 4096)
     assert "damaged header" in (entries[3].fault or "")
+    assert (entries[4].quant, facts(entries[4].path)["quant"]) == ("F16", "F16")  # by the header
     for entry in entries:
         assert located(entry.name) == entry.path
+
+
+def test_a_file_that_is_cut_short_is_damaged_in_the_list(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "cut.gguf").write_bytes(model.read_bytes()[:-8])
+    (entry,) = (entry for entry in shelf(tmp_path) if entry.name != "demo")
+    assert entry.architecture == "llama"
+    assert entry.fault == facts(entry.path)["fault"]
+    assert "8 bytes are missing at its end" in (entry.fault or "")
+
+
+def test_names_of_models(stocked: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert by_name(f"{REPO}:Q6_K") == located(f"{REPO}:Q6_K")
+    for text in ("user/nope", f"{REPO}:", f"{REPO}: x", "a/b:c/d.gguf", "nowhere.gguf", "a\0b"):
+        assert by_name(text) is None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").write_bytes(b"GGUF")
+    assert by_name("demo") is None  # a file of that name
+    with pytest.raises(UsageError, match="has no quantisation after the colon"):
+        located(f"{REPO}: x")
 
 
 def test_what_is_not_here(client: Client) -> None:

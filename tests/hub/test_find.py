@@ -141,7 +141,10 @@ def test_models_below_a_folder(folder: Path) -> None:
     deep = write(folder / "deep", "a.gguf", "mmproj-a.gguf")
     first = write(folder, *part_names())
     assert models_in(folder) == [first, deep]
-    assert models_in(folder / "nowhere") == []
+    with pytest.raises(UsageError, match="nowhere does not exist"):
+        models_in(folder / "nowhere")
+    with pytest.raises(UsageError, match="is no folder"):
+        models_in(deep)
 
 
 @pytest.mark.real

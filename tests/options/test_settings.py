@@ -161,6 +161,8 @@ def test_bad_variables_are_named(name: str, text: str, words: str, sources: Sour
 def test_a_misspelt_variable_is_mentioned(sources: Sources) -> None:
     (line,) = sources.settle(env={"LOCALSPEC_TEMPP": "1", "LOCALSPEC_CMAKE_ARGS": "-D", "TEMPP": "1"}).notes
     assert line == "LOCALSPEC_TEMPP sets no option; did you mean LOCALSPEC_TEMP?"
+    (line,) = sources.settle(env={"LOCALSPEC_TMEP": "0.9"}).notes
+    assert line == "LOCALSPEC_TMEP sets no option; did you mean LOCALSPEC_TEMP?"
 
 
 def test_variables_of_other_commands_do_not_disturb(sources: Sources) -> None:

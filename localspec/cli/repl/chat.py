@@ -174,7 +174,7 @@ class Chat:
             if answer.worth_keeping:
                 self._keep(question, answer, replacing)
                 self.attachments = [one for one in self.attachments if one not in sent]
-            if answer.finished is not None:
+            if answer.finished is not None and (answer.finished.ids or answer.finished.reason != "cancelled"):
                 self.last = answer.finished
                 self.totals = self.totals.plus(answer.finished)
 

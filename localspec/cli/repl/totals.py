@@ -55,6 +55,8 @@ def added(a: SpecStats, b: SpecStats) -> SpecStats:
         t_draft=a.t_draft + b.t_draft,
         t_verify=a.t_verify + b.t_verify,
         t_host=a.t_host + b.t_host,
+        t_plain=a.t_plain + b.t_plain,
+        t_judged=a.t_judged + b.t_judged,
         accepted_at=_each(a.accepted_at, b.accepted_at),
         tested_at=_each(a.tested_at, b.tested_at),
         lengths=_each(a.lengths, b.lengths),
@@ -108,6 +110,8 @@ def _rows(answer: list[str], prompt: list[str], stats: SpecStats) -> list[str]:
             ("by depth", _depths(stats)),
             ("by source", [_source(one) for one in stats.by_source]),
         ]
+    if stats.speedup is not None:
+        rows.append(("speed-up", [f"{stats.speedup:.2f}× plain decoding, as measured"]))
     if stats.tokens_per_step is not None:
         guessed = f"{stats.steps}, {stats.drafted_steps} with guesses"
         rows.append(("steps", [guessed, f"{stats.tokens_per_step:.2f} tok each"]))

@@ -25,18 +25,23 @@ class View:
         self._colour_err = has_colour(sys.stderr, wish)
         self._progress = Progress() if not plain and sys.stderr is not None and sys.stderr.isatty() else None
         self._reading = False
+        self._answering = False
+        self._held: list[str] = []  # notices that wait for the end of the answer's text
 
     def show(self, event: TurnEvent) -> None:
         """One event but the last."""
         if not isinstance(event, Prefill):
             self._end_progress()
         if isinstance(event, Piece):
+            self._answering = True
             self._pieces.show(event)
         elif isinstance(event, Prefill) and self._progress is not None:
             self._reading = event.done < event.total - 1
             self._progress.show("reading the prompt", event.done / max(event.total - 1, 1))
         elif isinstance(event, LeftOut):
             note(left_out(event))
+        elif isinstance(event, Notice) and self._answering:
+            self._held.append(event.text)
         elif isinstance(event, Notice):
             note(event.text)
 
@@ -44,7 +49,12 @@ class View:
         """The end of an answer; ``None``: it broke off."""
         self._end_progress()
         self._pieces.end(line=True)
-        if isinstance(last, Finished) and self._timings:
+        self._answering = False
+        while self._held:
+            note(self._held.pop(0))
+        if isinstance(last, Finished) and last.reason == "cancelled" and not last.ids:
+            note("stopped before the answer began: the question is left out (arrow up brings it back)")
+        elif isinstance(last, Finished) and self._timings:
             line = status_line(last, limit=limit, guesses=guesses)
             say(dim(line, on=self._colour_err))
         elif isinstance(last, Failed):

@@ -23,7 +23,7 @@ CHAT_TEMPLATE_OPTIONS = (
         ("--chat-template-file",),
         str,
         None,
-        "File with such a text.",
+        "File with a Jinja chat template, instead of the model's own.",
         CHAT,
         "FILE",
         env=("LLAMA_ARG_CHAT_TEMPLATE_FILE",),

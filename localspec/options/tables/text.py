@@ -17,7 +17,7 @@ TEXT_OPTIONS = (
         ("-n", "--predict"),
         int,
         -1,
-        "Tokens at most; -1 = until the context is full.",
+        "Tokens at most; -1 = until the model ends or the context is full.",
         TEXT,
         "N",
         aliases=("--n-predict",),

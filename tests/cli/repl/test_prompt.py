@@ -250,3 +250,24 @@ def test_pasted_colours_are_no_mouse(tmp_path: Path) -> None:
         assert "xception" not in said
         terminal.send(b"\x04")
         assert terminal.end()[0] == 0
+
+
+def test_lines_typed_during_an_answer_come_one_by_one(tmp_path: Path) -> None:
+    """Enter stays Enter, commands stay commands, and nothing is echoed into the answer."""
+    with chat(tmp_path, model="slow.gguf") as terminal:
+        before = terminal.modes()
+        terminal.prompt()
+        terminal.send(b"abc\r")
+        terminal.until(TAKEN)
+        terminal.send(b"/copy\r")
+        terminal.send(b"/ctx\r")
+        answered = plain(terminal.prompt())
+        assert "5 tok" in answered
+        assert "/copy" not in answered
+        terminal.until(TAKEN)
+        terminal.until(b"clipboard")
+        terminal.until(b"1 exchange")
+        terminal.prompt()
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+        assert terminal.modes() == before
