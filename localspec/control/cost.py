@@ -25,7 +25,7 @@ class CostCurve:
     """
 
     def __init__(self, points: Mapping[int, float] | None = None) -> None:
-        self._points = dict(sorted((points or {}).items()))
+        self._points = _plausible(points or {})
         self._bases: list[float] = []  # by rows, filled as asked for
         self._shape: dict[int, float] = {}
         self._seen: Counter[int] = Counter()
@@ -70,3 +70,13 @@ class CostCurve:
         a, b = known[right - 1], known[right]
         rise = max(self._points[b] - self._points[a], 0.0) / (b - a)
         return max(self._points[a] + rise * (rows - a), 0.0)
+
+
+def _plausible(points: Mapping[int, float]) -> dict[int, float]:
+    """The points without what only a disturbed measurement can say: a pass of many rows takes no longer than several
+    passes of fewer, and no less than one of fewer."""
+    known: dict[int, float] = {}
+    for rows in sorted(points):
+        most = min((seconds * -(-rows // n) for n, seconds in known.items()), default=points[rows])
+        known[rows] = min(max(points[rows], max(known.values(), default=0.0)), most)
+    return known

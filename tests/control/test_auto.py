@@ -65,6 +65,14 @@ def test_it_learns_the_curve_where_none_was_measured() -> None:
     assert plain / run(AutoController(), mine, CURVES["F16"], N, spec=AUTO).seconds > 2
 
 
+def test_a_disturbed_measurement_is_not_believed() -> None:
+    """A point that nobody tries would never be corrected."""
+    curve = CostCurve({1: 1.0, 4: 2.5, 8: 25.0, 16: 8.0})
+    assert curve.seconds(8) == pytest.approx(5.0)
+    assert curve.seconds(16) == pytest.approx(8.0)
+    assert CostCurve({1: 3.0, 4: 2.5}).seconds(4) == pytest.approx(3.0)
+
+
 def test_a_machine_that_slows_down_changes_no_decision() -> None:
     """The level of the curve follows, its shape stays: neighbours make plain decoding slower too."""
     curve = CostCurve({1: 1.0, 8: 2.0})

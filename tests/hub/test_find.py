@@ -10,7 +10,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-from localspec.errors import ModelError, ModelLoadError
+from localspec.errors import ModelError, ModelLoadError, UsageError
 from localspec.hub import find, models_in
 from localspec.hub.check import verify
 from localspec.hub.shelf import facts

@@ -19,7 +19,7 @@ WORDS = ("temp", "chat-template", "model", "models-dir", "mmap", "top-k", "spec-
         ("spec-dra", "spec-draft-n-max"),
         ("ctx-sise", "ctx-size"),
         ("tmep", "temp"),
-        ("mm", None),  # too short for a beginning
+        ("to", None),  # too short for a beginning
         ("zzz", None),
     ],
 )

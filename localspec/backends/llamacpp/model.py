@@ -170,7 +170,7 @@ def check_file(path: Path, flag: str = "-m / -md") -> None:
         raise ModelLoadError(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     if magic != b"GGUF":
         raise ModelLoadError(
-            f"{path} is not a GGUF file (it starts with {magic!r})",
+            f"{path} is not a GGUF file (it starts with {str(magic)[1:]})",
             hint="Download it again, or convert the model to GGUF first.",
         )
     if len(version) == 4 and version[:2] == b"\0\0" != version[2:]:  # versions are small numbers
