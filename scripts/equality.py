@@ -1,4 +1,4 @@
-"""The long form of the equality tests: ``scripts/equality.py TARGET DRAFT [--wrong FILE] [--tokens N]``.
+"""The long form of the equality tests: ``scripts/equality.py TARGET DRAFT [--wrong FILE] [--only NAME] [--tokens N]``.
 
 Every drafter x chain and tree x sampler option on ten prompts: the ids must be those of the target alone. Meant for an
 F32 target (scripts/dequantize.py), where rounding is far below what a fault would show; runs on one thread with F32
@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
     parser.add_argument("--wrong", type=Path)
+    parser.add_argument("--only", help="one drafter of the table")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--option-tokens", type=int, default=24)
     args = parser.parse_args()
@@ -92,14 +93,18 @@ def main() -> None:
 
     base = EngineOptions(model(args.target), n_ctx=2560, n_batch=512, flash_attn="off", sequences=10)
     engines = {
-        "draft-simple": replace(base, draft=model(args.draft)),
+        "draft-simple": replace(base, draft=model(args.draft), spec_types=("draft-simple",)),
+        "suffix": replace(base, spec_types=("suffix",)),
         "ngram-simple": replace(base, spec_types=("ngram-simple",)),
         "draft-simple + ngram-simple": replace(
             base, draft=model(args.draft), spec_types=("draft-simple", "ngram-simple")
         ),
     }
     if args.wrong is not None:
-        engines["draft-simple, always wrong"] = replace(base, draft=model(args.wrong))
+        wrong = replace(base, draft=model(args.wrong), spec_types=("draft-simple",))
+        engines["draft-simple, always wrong"] = wrong
+    if args.only is not None:
+        engines = {args.only: engines[args.only]}
     settings: list[tuple[str, SamplingParams, tuple[str, ...], int]]
     settings = [(name, one, PROMPTS, args.tokens) for name, one in BASIC.items()]
     settings += [(name, one, PROMPTS[:4], args.option_tokens) for name, one in OPTIONS.items()]

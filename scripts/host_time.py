@@ -148,9 +148,12 @@ def main() -> None:
             EngineOptions(model, n_ctx=1024, spec_types=("ngram-simple",)),
             SpecParams(depth=4, mode="fixed"),
         ),
-        "draft chain 4": (EngineOptions(model, draft=draft, n_ctx=1024), SpecParams(depth=4, mode="fixed")),
+        "draft chain 4": (
+            EngineOptions(model, draft=draft, n_ctx=1024, spec_types=("draft-simple",)),
+            SpecParams(depth=4, mode="fixed"),
+        ),
         "draft tree 3x4": (
-            EngineOptions(model, draft=draft, n_ctx=1024),
+            EngineOptions(model, draft=draft, n_ctx=1024, spec_types=("draft-simple",)),
             SpecParams(depth=4, width=3, nodes=12, mode="fixed"),
         ),
     }

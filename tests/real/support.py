@@ -40,6 +40,7 @@ def exact_options(target: Path, draft: Path | None = None, **changes: Any) -> En
     options = EngineOptions(
         model(target),
         draft=None if draft is None else model(draft),
+        spec_types=None if draft is None else ("draft-simple",),
         n_ctx=512,
         n_batch=256,
         n_ubatch=256,

@@ -114,6 +114,13 @@ def test_ngrams(plain: Plain, smol_f32: Path) -> None:
 
 
 @pytest.mark.timeout(400)
+def test_suffixes(plain: Plain, smol_f32: Path) -> None:
+    with running(smol_f32, spec_types=("suffix",), sequences=5, n_ctx=1280) as engine:
+        outcomes = plain.same(engine, alternating(wishes(PROMPTS, 64)))
+    assert sum(one.stats.accepted for one in outcomes) > 40
+
+
+@pytest.mark.timeout(400)
 def test_draft_model_and_ngrams_merged(plain: Plain, smol_f32: Path, smol: Path) -> None:
     types = ("draft-simple", "ngram-simple")
     with running(smol_f32, smol, spec_types=types, sequences=5, n_ctx=1280) as engine:

@@ -25,9 +25,8 @@ def made(target: LlamaTarget) -> dict[str, int]:
 
 def both(engine: Engine) -> tuple[LlamaTarget, LlamaTarget]:
     target = engine.target
-    (drafter,) = engine._panel._drafters
+    (drafter,) = [one for one in engine._panel._drafters if isinstance(one, DraftModel)]
     assert isinstance(target, LlamaTarget)
-    assert isinstance(drafter, DraftModel)
     assert isinstance(drafter._model, LlamaTarget)
     return target, drafter._model
 
