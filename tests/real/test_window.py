@@ -90,10 +90,10 @@ def test_another_turn_over_a_small_window_cache_is_as_a_cold_one(gemma: Path, te
     first = GenerationRequest(tokens=tuple(text[:800]), sampling=GREEDY, max_tokens=4)
     back = replace(first, tokens=(*text[:60], *text[800:820]))
     small = {"n_ctx": 1024, "n_batch": 64, "n_ubatch": 64}
-    with running(gemma, spec_types=("ngram-simple",), swa_full=False, **small) as engine:
+    with running(gemma, None, spec_types=("ngram-simple",), swa_full=False, **small) as engine:
         answer(engine, first)
         again = answer(engine, back)
-    with running(gemma, spec_types=("none",), **small) as engine:
+    with running(gemma, None, spec_types=("none",), **small) as engine:
         cold = answer(engine, replace(back, spec=PLAIN))
     assert again.started.cache_n == 0
     assert again.ids == cold.ids
