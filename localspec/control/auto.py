@@ -138,12 +138,14 @@ class AutoController:
 
     def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
         self._sharers = len(wishes)
+        if not any(wish.drafters for wish in wishes):
+            return [{} for _ in wishes]
         self._rate = self._find_rate()
         return [self._prices(wish) for wish in wishes]
 
     def _prices(self, wish: Wish) -> Mapping[str, Price]:
         limits, mode = wish.limits, wish.spec.mode
-        if limits.none or mode == "off" or not wish.drafters:
+        if limits.none or mode == "off":
             return {}
         if mode == "fixed":
             return dict.fromkeys(wish.drafters, Price(limits))
@@ -260,7 +262,7 @@ class AutoController:
     def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
         if self._tuner is not None:
             self._tuner.observe(record.rows, record.wall_s, record.cpu_s)
-        if not walks:
+        if not walks or not self._chats:  # nobody has ever been asked
             return
         self._curve.observe(record.rows, record.wall_s)
         guessed = record.rows > len(walks)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from statistics import median
 
 _SPAN = 7  # passes whose median is the level: one that was pushed aside says nothing about the next
+_ALIKE = 64
 _FEW = 3  # passes that settle it
 _SLOW = 0.05  # how far a surprising pass moves the shape; further at first
 _LARGEST_SURPRISE = 2.0
@@ -31,7 +31,7 @@ class CostCurve:
         self._seen: Counter[int] = Counter()
         self._level = 1.0
         self._ratios: deque[float] = deque(maxlen=_SPAN)  # of the last passes: seconds over what the shape says
-        self._lately: deque[int] = deque(maxlen=64)
+        self._rows, self._alike = 0, _ALIKE  # of the last pass; how many before it had as many
 
     def seconds(self, rows: int) -> float:
         """Expected seconds of a pass of ``rows``; 0 while nothing is known."""
@@ -47,9 +47,10 @@ class CostCurve:
             self._points[rows] = seconds
         expected = max(self.seconds(rows), 1e-9)
         self._ratios.append(self._level * seconds / expected)
-        self._level = median(self._ratios)
-        self._lately.append(rows)
-        if len(set(self._lately)) > 1:  # with one count alone, shape and level cannot be told apart
+        self._level = sorted(self._ratios)[len(self._ratios) // 2]
+        self._alike = 0 if self._rows and rows != self._rows else self._alike + 1
+        self._rows = rows
+        if self._alike < _ALIKE:  # with one count alone, shape and level cannot be told apart
             surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
             self._seen[rows] += 1
             self._shape[rows] = self._shape.get(rows, 1.0) * surprise ** max(_SLOW, 1 / (self._seen[rows] + 2))

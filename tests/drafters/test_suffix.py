@@ -121,3 +121,19 @@ def test_a_cut_text_reads_on(tokens: list[int], keep: int, more: list[int]) -> N
     drafter.truncate(0, keep)
     text = [*tokens[:keep], *more]
     assert guess(drafter, text) == guess(suffix(), text)
+
+
+def test_conversations_do_not_leak() -> None:
+    """E13: what one conversation said is no guess in another, also after a fork or a reopening."""
+    drafter = suffix()
+    secret = [7, 8, 9, 10, 11, 12]
+    assert guess(drafter, [*secret, 7, 8, 9]).draft_n
+    drafter.open(1)
+    assert guess(drafter, [5, 7, 8, 9], seq=1).draft_n == 0
+    drafter.fork(0, 2, 0)
+    assert guess(drafter, [5, 7, 8, 9], seq=2).draft_n == 0
+    drafter.fork(0, 3, 4)
+    assert 11 not in guess(drafter, [*secret[:4], 7, 8, 9], seq=3).tokens
+    drafter.close(0)
+    drafter.open(0)
+    assert guess(drafter, [5, 7, 8, 9]).draft_n == 0

@@ -104,6 +104,8 @@ def think(front: Front, argument: str) -> None:
         option.check(argument)
         settings.apply(chat, {"reasoning": argument})
     front.say(f"thinking: {chat.values['reasoning']}")
+    if argument and (remark := chat.reasoning().notice):
+        front.say(remark)
 
 
 def model(front: Front, argument: str) -> None:
