@@ -273,7 +273,7 @@ class AutoController:
         tokens = sum(len(walk.tokens) for walk in walks)
         self._tokens = self._tokens * _FADE + tokens
         self._seconds = self._seconds * _FADE + record.step_s
-        self._ledger.add(tokens, record.step_s, tokens * self._plain_s)
+        self._ledger.add(tokens, record.step_s, tokens * self._plain_s, sharers=len(walks), guessed=guessed)
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
         net = (tokens - record.step_s / self._plain_s) / len(walks)

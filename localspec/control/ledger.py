@@ -17,9 +17,13 @@ class Ledger:
         self._tokens = 0
         self._total = 0  # tokens since the start
         self._spent = self._plain = 0.0
+        self._plain_steps: deque[float] = deque(maxlen=9)
+        self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
 
-    def add(self, tokens: int, seconds: float, plain: float) -> None:
-        """A step that brought ``tokens`` took ``seconds``; without guesses they take ``plain``."""
+    def add(self, tokens: int, seconds: float, plain: float, *, sharers: int = 1, guessed: bool = True) -> None:
+        """A step of ``sharers`` sequences that brought ``tokens`` took ``seconds``; without guesses they are believed
+        to take ``plain``."""
+        self._compare(tokens / sharers, seconds, guessed)
         self._entries.append((tokens, seconds, plain))
         self._total += tokens
         self._count(tokens, seconds, plain)
@@ -32,6 +36,15 @@ class Ledger:
         self._spent += seconds
         self._plain += plain
 
+    def _compare(self, tokens: float, seconds: float, guessed: bool) -> None:
+        """Steps against steps: whatever the curve believes, this is what they took."""
+        if not guessed:
+            self._plain_steps.append(seconds)
+            self._won *= 0.98
+        elif len(self._plain_steps) >= 3:
+            step = sorted(self._plain_steps)[len(self._plain_steps) // 2]
+            self._won += 0.1 * (max(tokens - seconds / step, -3.0) - self._won)
+
     @property
     def loss(self) -> float:
         """Share of the plain time that was lost over the span; negative where time was saved."""
@@ -43,5 +56,8 @@ class Ledger:
 
     @property
     def caution(self) -> float:
-        """Factor on costs: after losses only clear gains are taken, twice the price after a loss of 4 %."""
-        return 1.0 if self._total < _GRACE else 1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0)
+        """Factor on costs: after losses only clear gains are taken. Twice the price after a loss of 4 %, and where the
+        last steps with guesses were each half a token worse than plain ones."""
+        if self._total < _GRACE:
+            return 1.0
+        return 1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0)

@@ -37,6 +37,11 @@ def with_attachments(attachments: Sequence[Attachment], text: str) -> str:
     return "".join(one.block() for one in attachments) + text
 
 
+def own_words(message: str) -> str:
+    """What the user wrote below the attached files; all of it where there are none."""
+    return re.split(r"\n`{3,}\n\n", message)[-1] or message
+
+
 def read_file(name: str, n_ctx: int) -> tuple[str, str]:
     """Name as shown and text of a file.
 

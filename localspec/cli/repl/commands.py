@@ -75,7 +75,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "set",
         "KEY VALUE",
-        "Changes a setting, by the name of its flag; default takes it back.",
+        "Changes a setting, by the name of its flag; default = as the chat was started.",
         engine.set_,
         completes="setting",
     ),

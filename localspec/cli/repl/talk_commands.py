@@ -9,7 +9,7 @@ from typing import Literal
 from localspec.chat import transcript
 from localspec.cli.diagnostics import one_line
 from localspec.cli.repl import settings
-from localspec.cli.repl.attach import Attachment, matching, read_file
+from localspec.cli.repl.attach import Attachment, matching, own_words, read_file
 from localspec.cli.repl.chat import exchanges
 from localspec.cli.repl.front import Front, Leave, LineCleared
 from localspec.errors import UsageError
@@ -197,5 +197,5 @@ def _pairs(values: dict[str, object]) -> str:
 
 
 def _short(text: str) -> str:
-    line = one_line(text)
+    line = one_line(own_words(text))
     return line if len(line) <= 60 else f"{line[:59]}…"
