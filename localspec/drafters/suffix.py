@@ -25,7 +25,7 @@ class SuffixOptions:
     """``min_match`` tokens must match; up to ``factor`` tokens are guessed for each that does."""
 
     min_match: int = 1
-    factor: float = 2.0
+    factor: float = 8.0
 
 
 @dataclass(slots=True)
