@@ -99,8 +99,8 @@ def test_every_guess_occurred(tokens: list[int]) -> None:
 
 
 def test_longer_matches_are_believed_more_and_guess_further() -> None:
-    short = guess(suffix(), [1, 5, 6, 7, 8, 2, 1])
-    long = guess(suffix(), [1, 2, 3, 5, 6, 7, 8, 9, 9, 8, 1, 2, 3])
+    short = guess(suffix(factor=2), [1, 5, 6, 7, 8, 2, 1])
+    long = guess(suffix(factor=2), [1, 2, 3, 5, 6, 7, 8, 9, 9, 8, 1, 2, 3])
     assert short.draft_n == 2
     assert long.draft_n == 6
     assert long.scores[1] > short.scores[1]
