@@ -115,7 +115,7 @@ def status_line(finished: Finished, *, limit: int = -1, guesses: bool = True) ->
             f"accepted {stats.acceptance:.0%} ({stats.accepted}/{stats.draft_n})".replace("%", " %"),
             f"length {stats.mean_length:.1f}",
         ]
-        if stats.speedup is not None:
+        if stats.speedup is not None and 10 * stats.drafted_steps >= stats.steps:  # else it is the machine's noise
             parts.append(f"{stats.speedup:.2f}× plain")
     if timings.cache_n:
         parts.append(f"{timings.cache_n}/{timings.prompt_n} prompt tokens reused")

@@ -211,7 +211,8 @@ class AutoController:
 
     @property
     def plain_s(self) -> float | None:
-        return self._plain_s if self._curve.is_settled else None
+        step = self._ledger.plain_step(self._sharers)
+        return None if step is None else step / self._sharers
 
     @property
     def _plain_s(self) -> float:

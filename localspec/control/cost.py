@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 _SPAN = 7  # passes whose median is the level: one that was pushed aside says nothing about the next
 _ALIKE = 64
-_FEW = 3  # passes that settle it
 _SLOW = 0.05  # how far a surprising pass moves the shape; further at first
 _LARGEST_SURPRISE = 2.0
 
@@ -54,11 +53,6 @@ class CostCurve:
             surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
             self._seen[rows] += 1
             self._shape[rows] = self._shape.get(rows, 1.0) * surprise ** max(_SLOW, 1 / (self._seen[rows] + 2))
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether enough passes were seen to say what one takes now."""
-        return len(self._ratios) >= _FEW
 
     def _base(self, rows: int) -> float:
         """Between measured points a straight line; beyond them the last two points go on, at least flat."""

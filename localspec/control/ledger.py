@@ -6,6 +6,7 @@ from collections import deque
 
 _SPAN = 256  # tokens looked back
 _ALLOWANCE = 0.01  # share of plain time that trials may cost over the span
+_FEW = 3  # plain steps that say what one takes
 _GRACE = 64  # tokens at the start in which trials are free
 
 
@@ -17,13 +18,13 @@ class Ledger:
         self._tokens = 0
         self._total = 0  # tokens since the start
         self._spent = self._plain = 0.0
-        self._plain_steps: deque[float] = deque(maxlen=9)
+        self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them
         self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
 
     def add(self, tokens: int, seconds: float, plain: float, *, sharers: int = 1, guessed: bool = True) -> None:
         """A step of ``sharers`` sequences that brought ``tokens`` took ``seconds``; without guesses they are believed
         to take ``plain``."""
-        self._compare(tokens / sharers, seconds, guessed)
+        self._compare(tokens / sharers, seconds, sharers, guessed)
         self._entries.append((tokens, seconds, plain))
         self._total += tokens
         self._count(tokens, seconds, plain)
@@ -36,14 +37,18 @@ class Ledger:
         self._spent += seconds
         self._plain += plain
 
-    def _compare(self, tokens: float, seconds: float, guessed: bool) -> None:
+    def _compare(self, tokens: float, seconds: float, sharers: int, guessed: bool) -> None:
         """Steps against steps: whatever the curve believes, this is what they took."""
         if not guessed:
-            self._plain_steps.append(seconds)
+            self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds)
             self._won *= 0.98
-        elif len(self._plain_steps) >= 3:
-            step = sorted(self._plain_steps)[len(self._plain_steps) // 2]
+        elif (step := self.plain_step(sharers)) is not None:
             self._won += 0.1 * (max(tokens - seconds / step, -3.0) - self._won)
+
+    def plain_step(self, sharers: int) -> float | None:
+        """Seconds of a step of ``sharers`` sequences without guesses: the median of the last; ``None``: too few."""
+        lately = self._plain_steps.get(sharers, ())
+        return sorted(lately)[len(lately) // 2] if len(lately) >= _FEW else None
 
     @property
     def loss(self) -> float:

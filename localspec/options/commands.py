@@ -90,7 +90,7 @@ CHAT_COMMAND = Command(
         Example("The demo model", "localspec chat"),
         Example("A model from Hugging Face", "localspec chat -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),
         Example("A draft model that guesses ahead", "localspec chat -m big.gguf -md small.gguf --temp 0"),
-        Example("Without guesses", "localspec chat -m big.gguf --spec-type none"),
+        Example("Without guesses", "localspec chat -m big.gguf --spec off"),
         Example("One question, one answer", "localspec chat -st -p 'Why is the sky blue?'"),
     ),
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",

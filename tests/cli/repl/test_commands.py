@@ -256,7 +256,7 @@ def test_set_takes_the_flags_names(capsys: Said, name: str) -> None:
         ("/set hf-token x", "there is no setting"),
         ("/set", "needs the name of a setting"),
         ("/spec bogus 1", "there is no setting"),
-        ("/spec depth", "is not complete"),
+        ("/spec depth", "not complete"),
         ("/think maybe", "is not possible"),
         ("/multiline maybe", "neither on nor off"),
         ("/edit x", "is not a number"),
