@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.support import real_models
 from tests.support.gguf_files import TinyModel, TokenizerKeys
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background with ctrl-c ignored, and commands under test would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
