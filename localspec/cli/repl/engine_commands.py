@@ -53,7 +53,9 @@ def spec(front: Front, argument: str) -> None:
         front.say(settings.change(chat, _spec_option(name).word, text.strip()))
         return
     elif name:
-        raise UsageError(f"/spec {name:.40} is not known or not complete", hint="Use /spec auto, fixed, off or depth 5.")
+        raise UsageError(
+            f"/spec {name:.40} is not known or not complete", hint="Use /spec auto, fixed, off or depth 5."
+        )
     front.say(_speculation(chat))
 
 
