@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections import deque
@@ -16,15 +15,14 @@ from localspec.control import Controller, FixedController, Limits, PassRecord, P
 from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
 from localspec.engine.encode import Spelling, check_length, encode, text_stream
+from localspec.engine.guard import Guard
 from localspec.engine.handle import Handle
 from localspec.engine.panel import Panel
 from localspec.engine.slots import Slots
-from localspec.errors import Cancelled, EngineError, LocalspecError, OutOfMemory, UsageError
+from localspec.errors import Cancelled, EngineError, OutOfMemory, UsageError
 from localspec.sampling import SamplerState, check
 from localspec.spec.tree import TokenTree
 from localspec.types import EngineInfo, Event, GenerationRequest
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +37,6 @@ class _Pass:
     @property
     def n_rows(self) -> int:
         return sum(len(draft.tree) for draft in self.drafts)
-
-
-class _Guard:
-    """An error ends these answers and no others; their state is in doubt, so their slots go with them."""
-
-    __slots__ = ("_answers", "_slots")
-
-    def __init__(self, answers: Sequence[Answer], slots: Slots) -> None:
-        self._answers = answers
-        self._slots = slots
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, LocalspecError) or isinstance(error, Cancelled):
-            return False
-        log.warning("%s", error)
-        for answer in self._answers:
-            answer.fail(error)
-            self._slots.drop(answer.slot)
-        return True
 
 
 class Engine:
@@ -402,5 +378,5 @@ class Engine:
                 answer.fail(EngineError("the engine was stopped in the middle of a step"))
                 self._slots.drop(answer.slot)
 
-    def _guarded(self, *answers: Answer) -> _Guard:
-        return _Guard(answers, self._slots)
+    def _guarded(self, *answers: Answer) -> Guard:
+        return Guard(answers, self._slots)
