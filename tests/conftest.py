@@ -12,9 +12,11 @@ from tests.support.gguf_files import TinyModel, TokenizerKeys
 
 
 def pytest_configure() -> None:
-    """A shell starts what runs in the background with ctrl-c ignored, and commands under test would inherit that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """What runs in the background, or under nohup, is started with signals ignored, and commands under test would
+    inherit that."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
