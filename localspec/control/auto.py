@@ -26,7 +26,7 @@ from localspec.control.price import Limits, Price
 from localspec.control.threads import ThreadTuner
 from localspec.spec.tree import TokenTree
 
-_FREE = 0.03  # a drafter is free if an ask costs less than this share of a plain step
+_FREE = 0.06  # a drafter is free if an ask costs less than this share of a plain step
 _PLAIN_EVERY = 96  # steps of speculation between two plain ones
 _MARGIN = 0.03  # tokens a step that a drafter must win to be switched on
 _BURST = 4  # steps of a trial
