@@ -31,10 +31,13 @@ class Counts:
         self._prior = prior
         self._hits = [0.0] * BINS
         self._trials = [0.0] * BINS
+        self._held = self._tried = 0.0  # their sums
 
     def add(self, at: int, hit: bool) -> None:
-        self._hits[at] = self._hits[at] * self._keep + hit
-        self._trials[at] = self._trials[at] * self._keep + 1
+        hits, trials = self._hits[at] * self._keep + hit, self._trials[at] * self._keep + 1
+        self._held += hits - self._hits[at]
+        self._tried += trials - self._trials[at]
+        self._hits[at], self._trials[at] = hits, trials
 
     def chance(self, at: int) -> float:
         return (self._hits[at] + _WEIGHT * self._prior(at)) / (self._trials[at] + _WEIGHT)
@@ -42,7 +45,7 @@ class Counts:
     @property
     def rate(self) -> float:
         """Share of all trials that held."""
-        return (sum(self._hits) + 1) / (sum(self._trials) + 2)
+        return (self._held + 1) / (self._tried + 2)
 
 
 class Chat:
@@ -71,21 +74,16 @@ class Beliefs:
         # At first a score is worth half what it says, and half what guesses of this drafter were worth so far.
         self._overall = Counts(0.99, lambda at: (_MIDDLES[at] + self._overall.rate) / 2)
         self._mine: dict[int, Chat] = {}
-        self._tables: dict[int, tuple[float, ...]] = {}  # until something is learnt
 
-    def table(self, seq: int) -> tuple[float, ...]:
-        """Bin → probability that such a guess holds, in conversation ``seq``."""
-        table = self._tables.get(seq)
-        if table is None:
-            counts: Counts | Chat = self._mine.get(seq, self._overall)
-            table = self._tables[seq] = tuple(counts.chance(at) for at in range(BINS))
-        return table
+    def of(self, seq: int) -> Callable[[float], float]:
+        """What a score is worth in conversation ``seq``: the probability that such a guess holds."""
+        chance = self._mine.get(seq, self._overall).chance
+        return lambda score: chance(score_bin(score))
 
     def learn(self, seq: int, tree: TokenTree, tokens: tuple[int, ...]) -> tuple[int, int]:
         """Judges a proposal along the tokens that came, verified or not: every child of a node on the way was tried.
         Returns how deep the way went, and the edges tried on it."""
         mine = self._mine.setdefault(seq, Chat(self._overall))
-        self._tables.pop(seq, None)
         node: int | None = 0
         depth = tried = 0
         for token in tokens:
@@ -101,7 +99,7 @@ class Beliefs:
         return depth, tried
 
 
-def believed(tree: TokenTree, table: tuple[float, ...]) -> TokenTree:
+def believed(tree: TokenTree, belief: Callable[[float], float]) -> TokenTree:
     """The tree with what is believed of its guesses in place of their scores."""
-    scores = (1.0, *(table[score_bin(score)] for score in tree.scores[1:]))
+    scores = (1.0, *map(belief, tree.scores[1:]))
     return TokenTree.grown(tree.tokens, tree.parents, scores, tree.sources)

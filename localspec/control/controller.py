@@ -20,13 +20,15 @@ from localspec.types import SpecParams
 @dataclass(frozen=True, slots=True)
 class Wish:
     """One sequence before a step: what its request allows, what cache, context, batch and token limit leave, and the
-    drafters that can be asked, each with the number of committed tokens it has yet to read."""
+    drafters that can be asked, each with the number of committed tokens it has yet to read. Those in ``costly`` spend
+    passes of a model on their guesses."""
 
     seq: int
     spec: SpecParams
     room: Limits
     n_past: int
     drafters: Mapping[str, int]
+    costly: frozenset[str] = frozenset()
 
     @property
     def limits(self) -> Limits:
@@ -104,7 +106,7 @@ class FixedController:
         return self._tuner.threads if self._tuner is not None else None
 
     def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
-        return [_all_may(wish) for wish in wishes]
+        return [all_may(wish) for wish in wishes]
 
     def choose(self, wishes: Sequence[Wish], proposals: Sequence[Mapping[str, TokenTree]]) -> list[TokenTree]:
         return [merged(wish.limits, list(trees.values())) for wish, trees in zip(wishes, proposals, strict=True)]
@@ -121,13 +123,16 @@ class FixedController:
         return []
 
 
-def _all_may(wish: Wish) -> Mapping[str, Price]:
+def all_may(wish: Wish) -> Mapping[str, Price]:
+    """Every drafter may use all that the request allows."""
     limits = wish.limits
-    return {} if limits.none or not wish.drafters else dict.fromkeys(wish.drafters, Price(limits))
+    return {} if limits.none or wish.spec.mode == "off" else dict.fromkeys(wish.drafters, Price(limits))
 
 
 def merged(limits: Limits, trees: Sequence[TokenTree]) -> TokenTree:
-    """The likeliest guesses of all ``trees`` (at least one) within the limits."""
+    """The likeliest guesses of all ``trees`` (at least one) within the limits, which each of them keeps to."""
+    if len(trees) == 1:
+        return trees[0]
     together = trees[0]
     for tree in trees[1:]:
         together = together.merge(tree)

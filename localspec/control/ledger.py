@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Literal
+
+#: A step in which nobody was asked; one with no guess worth a row; one with guesses.
+Kind = Literal["plain", "asked", "guessed"]
 
 _SPAN = 256  # tokens looked back
 _ALLOWANCE = 0.01  # share of plain time that trials may cost over the span
@@ -21,10 +25,10 @@ class Ledger:
         self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them
         self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
 
-    def add(self, tokens: int, seconds: float, plain: float, *, sharers: int = 1, guessed: bool = True) -> None:
+    def add(self, tokens: int, seconds: float, plain: float, *, sharers: int = 1, kind: Kind = "guessed") -> None:
         """A step of ``sharers`` sequences that brought ``tokens`` took ``seconds``; without guesses they are believed
         to take ``plain``."""
-        self._compare(tokens / sharers, seconds, sharers, guessed)
+        self._compare(tokens / sharers, seconds, sharers, kind)
         self._entries.append((tokens, seconds, plain))
         self._total += tokens
         self._count(tokens, seconds, plain)
@@ -37,16 +41,17 @@ class Ledger:
         self._spent += seconds
         self._plain += plain
 
-    def _compare(self, tokens: float, seconds: float, sharers: int, guessed: bool) -> None:
+    def _compare(self, tokens: float, seconds: float, sharers: int, kind: Kind) -> None:
         """Steps against steps: whatever the curve believes, this is what they took."""
-        if not guessed:
+        if kind == "plain":
             self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds)
+        if kind != "guessed":
             self._won *= 0.98
         elif (step := self.plain_step(sharers)) is not None:
             self._won += 0.1 * (max(tokens - seconds / step, -3.0) - self._won)
 
     def plain_step(self, sharers: int) -> float | None:
-        """Seconds of a step of ``sharers`` sequences without guesses: the median of the last; ``None``: too few."""
+        """Seconds of a plain step of ``sharers`` sequences: the median of the last; ``None``: too few."""
         lately = self._plain_steps.get(sharers, ())
         return sorted(lately)[len(lately) // 2] if len(lately) >= _FEW else None
 

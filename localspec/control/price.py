@@ -7,9 +7,9 @@ a guess no longer pays: ``reach · token_s > row_s``. With nothing measured, row
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from localspec.control.belief import score_bin
 from localspec.spec.tree import TokenTree
 
 
@@ -48,20 +48,20 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Price:
     """``row_s`` seconds for one more verified row, ``pass_s`` for one more pass of the draft model, ``token_s``
-    the time a token is worth now, ``beliefs`` what the drafter's own scores are worth, by bin (none: they are taken at
-    their word). A drafter with a finite ``until`` is asked after the others, and only if their guesses are believed to
+    the time a token is worth now, ``belief`` what the drafter's own scores are worth (none: they are taken at their
+    word). A drafter with a finite ``until`` is asked after the others, and only if their guesses are believed to
     bring fewer tokens than that."""
 
     limits: Limits
     row_s: float = 0.0
     pass_s: float = 0.0
     token_s: float = 1.0
-    beliefs: tuple[float, ...] = ()
+    belief: Callable[[float], float] | None = None
     until: float = math.inf
 
     def believed(self, score: float) -> float:
         """The probability that a guess of this score holds."""
-        return self.beliefs[score_bin(score)] if self.beliefs else score
+        return score if self.belief is None else self.belief(score)
 
     def brought(self, tree: TokenTree) -> float:
         """Tokens that the likeliest path of ``tree`` is believed to bring."""

@@ -85,6 +85,11 @@ class Drafter(Protocol):
         """Layers of the target whose hidden states it reads; () for most."""
         ...
 
+    @property
+    def costs_passes(self) -> bool:
+        """Whether guesses cost passes of a model, and so are worth a second thought."""
+        ...
+
     def open(self, seq: int) -> None: ...
 
     def fork(self, seq: int, new: int, n: int) -> None:
@@ -124,3 +129,36 @@ class Drafter(Protocol):
     def set_threads(self, n: int) -> None: ...
 
     def close_all(self) -> None: ...
+
+
+class TextDrafter:
+    """What drafters have in common that read nothing but the text of their own conversation, when they are asked: they
+    cost no passes, keep up with nothing, and have nothing to interrupt."""
+
+    needs: tuple[int, ...] = ()
+    costs_passes = False
+
+    def open(self, seq: int) -> None:
+        raise NotImplementedError
+
+    def fork(self, seq: int, new: int, n: int) -> None:
+        # The new conversation reads its own text at the first guess; sharing would leak what came after the fork.
+        self.open(new)
+
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
+        pass
+
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        pass
+
+    def lag(self, seq: int, n_past: int) -> int:
+        return 0
+
+    def interrupt(self, on: bool) -> None:
+        pass
+
+    def set_threads(self, n: int) -> None:
+        pass
+
+    def close_all(self) -> None:
+        pass

@@ -29,6 +29,7 @@ class DraftModel:
 
     name = NAME
     needs: tuple[int, ...] = ()
+    costs_passes = True
 
     def __init__(self, model: Target, pairing: Pairing) -> None:
         self._model = model

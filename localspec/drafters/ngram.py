@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.backends.base import Rows
 from localspec.control.price import Price
-from localspec.drafters.base import Ask, Draft, Features
+from localspec.drafters.base import Ask, Draft, TextDrafter
 from localspec.spec.tree import TokenTree
 
 NAME = "ngram-simple"
@@ -62,11 +61,10 @@ class NgramIndex:
         return [end for end in self._ends.get(tuple(tokens[-self._n :]), ()) if end < here]
 
 
-class NgramSimple:
+class NgramSimple(TextDrafter):
     """Guesses what followed the last time. State is one index a conversation."""
 
     name = NAME
-    needs: tuple[int, ...] = ()
 
     def __init__(self, options: NgramOptions | None = None) -> None:
         self._options = options or NgramOptions()
@@ -75,15 +73,8 @@ class NgramSimple:
     def open(self, seq: int) -> None:
         self._indexes[seq] = NgramIndex(self._options.size_n)
 
-    def fork(self, seq: int, new: int, n: int) -> None:
-        # The new conversation reads its own text at the first guess; sharing an index would leak.
-        self.open(new)
-
     def close(self, seq: int) -> None:
         del self._indexes[seq]
-
-    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
-        pass
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         return [self._propose(ask) for ask in asks]
@@ -105,20 +96,8 @@ class NgramSimple:
             n += 1
         return n
 
-    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
-        pass
-
     def truncate(self, seq: int, n: int) -> None:
         self._indexes[seq].truncate(n)
-
-    def lag(self, seq: int, n_past: int) -> int:
-        return 0
-
-    def interrupt(self, on: bool) -> None:
-        pass
-
-    def set_threads(self, n: int) -> None:
-        pass
 
     def close_all(self) -> None:
         self._indexes.clear()

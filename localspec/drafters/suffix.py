@@ -11,10 +11,9 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from localspec.backends.base import Rows
 from localspec.control.price import Price
 from localspec.drafters.automaton import SuffixAutomaton
-from localspec.drafters.base import Ask, Draft, Features
+from localspec.drafters.base import Ask, Draft, TextDrafter
 from localspec.spec.tree import TokenTree
 
 NAME = "suffix"
@@ -36,11 +35,10 @@ class _Past:
     automaton: SuffixAutomaton = field(default_factory=SuffixAutomaton)
 
 
-class Suffix:
+class Suffix(TextDrafter):
     """State is one automaton a conversation."""
 
     name = NAME
-    needs: tuple[int, ...] = ()
 
     def __init__(self, options: SuffixOptions | None = None) -> None:
         self._options = options or SuffixOptions()
@@ -49,15 +47,8 @@ class Suffix:
     def open(self, seq: int) -> None:
         self._pasts[seq] = _Past()
 
-    def fork(self, seq: int, new: int, n: int) -> None:
-        # The new conversation reads its own text at the first guess; sharing would leak what came after the fork.
-        self.open(new)
-
     def close(self, seq: int) -> None:
         del self._pasts[seq]
-
-    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
-        pass
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         return [self._propose(ask) for ask in asks]
@@ -78,23 +69,11 @@ class Suffix:
         past.read = len(tokens)
         return past.automaton
 
-    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
-        pass
-
     def truncate(self, seq: int, n: int) -> None:
         # An automaton forgets nothing, so it is made anew, at the next guess. What was cut off may belong to another
         # conversation that had the place before: it is no source.
         if n < self._pasts[seq].read:
             self._pasts[seq] = _Past()
-
-    def lag(self, seq: int, n_past: int) -> int:
-        return 0
-
-    def interrupt(self, on: bool) -> None:
-        pass
-
-    def set_threads(self, n: int) -> None:
-        pass
 
     def close_all(self) -> None:
         self._pasts.clear()

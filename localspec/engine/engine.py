@@ -67,6 +67,7 @@ class Engine:
         self.target = target
         self._panel = Panel(drafters)
         self._check_needs()
+        self._costly = self._panel.costly
         self._slots = Slots(target, self._panel)
         self._template = template
         self.info = info or self._bare_info()
@@ -213,7 +214,8 @@ class Engine:
     def _wish(self, answer: Answer, sharers: int) -> Wish:
         seq, spec = answer.slot.seq, answer.request.spec
         n_past = self.target.n_past(seq)
-        return Wish(seq, spec, self._room(answer, sharers), n_past, self._panel.lags(seq, n_past, spec.types))
+        lags = self._panel.lags(seq, n_past, spec.types)
+        return Wish(seq, spec, self._room(answer, sharers), n_past, lags, self._costly)
 
     def _room(self, answer: Answer, sharers: int) -> Limits:
         """What batch, sequence ids, context and token limit leave for guesses."""

@@ -33,6 +33,11 @@ class Panel:
         """Layers whose hidden states some drafter reads."""
         return tuple(sorted({layer for drafter in self._drafters for layer in drafter.needs}))
 
+    @property
+    def costly(self) -> frozenset[str]:
+        """Those whose guesses cost passes of a model."""
+        return frozenset(drafter.name for drafter in self._drafters if drafter.costs_passes)
+
     def open(self, seq: int) -> None:
         for drafter in self._drafters:
             drafter.open(seq)
@@ -84,7 +89,8 @@ class Panel:
         drafts: list[dict[str, Draft]] = [{} for _ in asks]
         seconds = {}
         # Those that are asked only if need be come last.
-        for drafter in sorted(self._drafters, key=lambda one: any(_waits(mine, one.name) for mine in asks)):
+        waiting = {name for mine in asks for name, ask in mine.items() if ask.price.until < math.inf}
+        for drafter in sorted(self._drafters, key=lambda one: one.name in waiting) if waiting else self._drafters:
             name = drafter.name
             asked = [i for i, mine in enumerate(asks) if name in mine and _is_wanted(name, mine, drafts[i])]
             if not asked:
@@ -146,10 +152,6 @@ class Panel:
     def close_all(self) -> None:
         for drafter in self._drafters:
             drafter.close_all()
-
-
-def _waits(asks: Mapping[str, Ask], name: str) -> bool:
-    return name in asks and asks[name].price.until < math.inf
 
 
 def _is_wanted(name: str, asks: Mapping[str, Ask], drafts: Mapping[str, Draft]) -> bool:

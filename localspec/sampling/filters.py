@@ -19,6 +19,7 @@ Index = NDArray[np.intp]
 
 _FOLD = 64
 _FIRST_LOOK = 512
+_NEIGHBOURS, _SMALL = 16, 4096
 _PLAIN_EXP = 64.0  # e^±64 times any vocabulary stays a normal float32: no need to shift a row first
 # Keeps logits / temperature finite: the largest float32 over this still fits a float64.
 _COLDEST = 1e-200
@@ -104,14 +105,26 @@ def best(scores: Scores, k: int) -> tuple[tuple[int, float], ...]:
 
 
 def chance(logits: Logits, at: int = 0, *, peak: float | None = None) -> float:
-    """Softmax probability of the likeliest entry, which is the one at ``at``, or has the score ``peak``.
+    """Softmax probability of the likeliest entry, which is the one at ``at``, or has the score ``peak``; a little too
+    high, since only the best of every `_NEIGHBOURS` entries counts.
 
-    Computed in the row's own precision: a probability to rank guesses by needs no more, and a whole row is read for it.
+    It ranks guesses, and how often a guess of some score holds is learnt: the few hundredths that the tail adds where
+    the model has no idea are not worth an exponential of the whole vocabulary after every pass of a draft model.
     """
     peak = require_finite(logits.item(at)) if peak is None else peak
+    few = logits if len(logits) < _SMALL else _group_maxima(logits, _NEIGHBOURS)
     if abs(peak) < _PLAIN_EXP:
-        return math.exp(peak) / float(np.add.reduce(np.exp(logits)))
-    return 1.0 / float(np.add.reduce(np.exp(logits - logits.dtype.type(peak))))
+        return math.exp(peak) / float(np.add.reduce(np.exp(few)))
+    return 1.0 / float(np.add.reduce(np.exp(few - few.dtype.type(peak))))
+
+
+def _group_maxima(values: Logits, size: int) -> Logits:
+    """The largest of every ``size`` values, and what is left over. Groups are columns of a folded view, whose maxima
+    numpy takes with whole vectors."""
+    width = len(values) // size
+    whole = size * width
+    maxima = np.maximum.reduce(values[:whole].reshape(size, width), axis=0)
+    return maxima if whole == len(values) else np.concatenate((maxima, values[whole:]))
 
 
 def greedy(scores: Scores) -> int:
@@ -182,17 +195,10 @@ def _at_least(values: Logits, k: int) -> tuple[Index, float]:
     """Positions (ascending) of every value not below some bound that at least ``k`` values reach, and the largest of
     all; values of -inf are left out. 1 <= k <= n.
 
-    The bound is the k-th largest of the maxima of groups: k groups have a member that reaches it. Groups are
-    columns of a folded view, whose maxima numpy takes with whole vectors.
+    The bound is the k-th largest of the maxima of groups: k groups have a member that reaches it.
     """
-    n = len(values)
-    fold = min(_FOLD, n // (4 * k))
-    maxima = values
-    if fold > 1:
-        width = n // fold
-        maxima = values[: fold * width].reshape(fold, width).max(axis=0)
-        if fold * width < n:
-            maxima = np.concatenate([maxima, values[fold * width :]])
+    fold = min(_FOLD, len(values) // (4 * k))
+    maxima = _group_maxima(values, fold) if fold > 1 else values
     peak = require_finite(float(maxima.max()))
     bound = np.partition(maxima, len(maxima) - k)[len(maxima) - k]
     return (values > bound if bound == -math.inf else values >= bound).nonzero()[0], peak

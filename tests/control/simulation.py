@@ -32,14 +32,15 @@ def _line(n: int, points: Mapping[int, float]) -> float:
 @dataclass(frozen=True)
 class Source:
     """A drafter on a trace: at each position whether its guess is right, how sure it is, and whether it has one.
-    ``pass_s``: seconds a level."""
+    ``pass_s``: seconds a level; ``ask_s``: seconds of an ask where it takes no passes."""
 
     right: Sequence[bool]
     scores: Sequence[float]
     has: Sequence[bool]
     pass_s: float = 0.0
+    ask_s: float = 1e-4
 
-    def propose(self, at: int, price: Price) -> TokenTree:
+    def propose(self, name: str, at: int, price: Price) -> TokenTree:
         """A chain over the pending token of position ``at``. Token i of the text is i; a wrong one is -i - 1."""
         tokens, scores, reach = [at], [1.0], 1.0
         for i in range(at + 1, at + 1 + price.limits.depth):
@@ -54,11 +55,19 @@ class Source:
             tokens.append(i if on_the_way else -i - 1)
             scores.append(self.scores[i])
         return TokenTree(
-            tuple(tokens), tuple(range(-1, len(tokens) - 1)), tuple(scores), ("",) + ("s",) * (len(tokens) - 1)
+            tuple(tokens), tuple(range(-1, len(tokens) - 1)), tuple(scores), ("",) + (name,) * (len(tokens) - 1)
         )
 
 
-def source(alphas: Sequence[float], seed: int, *, pass_s: float = 0.0, has: float = 1.0, honest: bool = True) -> Source:
+def source(
+    alphas: Sequence[float],
+    seed: int,
+    *,
+    pass_s: float = 0.0,
+    ask_s: float = 1e-4,
+    has: float = 1.0,
+    honest: bool = True,
+) -> Source:
     """Guesses that are right with probability ``alphas[i]``; an honest drafter is surer where it is right."""
     rng = random.Random(seed)
     right = [rng.random() < alpha for alpha in alphas]
@@ -66,7 +75,7 @@ def source(alphas: Sequence[float], seed: int, *, pass_s: float = 0.0, has: floa
     runs: list[bool] = []
     while len(runs) < len(right):
         runs += [rng.random() < has] * rng.randint(4, 24)
-    return Source(right, scores, runs[: len(right)], pass_s)
+    return Source(right, scores, runs[: len(right)], pass_s, ask_s)
 
 
 @dataclass(frozen=True)
@@ -103,17 +112,18 @@ def run(
     """Decodes ``n`` tokens. A pass of one row takes ``curve(1)`` seconds, a step ``host`` more."""
     rng = random.Random(seed)
     at = 0
+    costly = frozenset(name for name, one in sources.items() if one.pass_s)
     steps: list[tuple[float, int]] = []
     while at < n:
-        wish = Wish(0, spec, Limits(64, 64, 64), at, dict.fromkeys(sources, 0))
+        wish = Wish(0, spec, Limits(64, 64, 64), at, dict.fromkeys(sources, 0), costly)
         (prices,) = controller.plan([wish])
         proposals: dict[str, TokenTree] = {}
         draft_s: dict[str, float] = {}
         for name, price in sorted(prices.items(), key=lambda item: item[1].until < math.inf):
             if any(prices[other].brought(tree) >= price.until for other, tree in proposals.items()):
                 continue
-            tree = sources[name].propose(at, price)
-            draft_s[name] = sources[name].pass_s * max(tree.draft_n, 1) if sources[name].pass_s else 1e-4
+            tree = sources[name].propose(name, at, price)
+            draft_s[name] = sources[name].pass_s * max(tree.draft_n, 1) if name in costly else sources[name].ask_s
             if tree.draft_n:
                 proposals[name] = tree
         tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(at)

@@ -1,0 +1,103 @@
+"""Whether a drafter is asked, in one conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MARGIN = 0.03  # tokens a step that a drafter must win to be switched on
+_BURST = 4  # steps of a trial
+_FEW = 6  # asks that prove nothing
+_FIRST_WAIT, _LAST_WAIT = 24, 1024  # tokens between trials
+_FADE = 0.97
+_CHEAP = 0.01  # share of plain decoding that asking in vain may cost
+
+
+@dataclass(slots=True)
+class Watch:
+    """A drafter that asks no model. While its guesses bring more than asking costs, or asking costs next to nothing,
+    it is asked in every step; else only so often that it costs next to nothing."""
+
+    gain: float = 0.4  # tokens a step that its guesses brought lately, beyond the price of their rows
+    idle: int = 0  # steps since it was last asked
+
+    def due(self, cost: float) -> bool:
+        """Whether it is asked in this step. ``cost``: of an ask, in tokens."""
+        self.idle += 1
+        return cost <= max(self.gain, _CHEAP * self.idle)
+
+    def asked(self, gain: float) -> None:
+        """It was asked in a step in which its guesses won ``gain`` tokens."""
+        self.idle = 0
+        self.gain += 0.1 * (gain - self.gain)
+
+    def hope(self) -> None:
+        """The text is another now."""
+        self.gain = max(self.gain, Watch().gain)
+
+
+@dataclass(slots=True)
+class Arm:
+    """A drafter that costs passes of a model.
+
+    Whether it is asked follows from how often its likeliest guess of a level holds (``alpha``): what a chain of the
+    best depth must then bring. Whether it goes on being asked follows from what it did bring (``net``: tokens a step
+    beyond those of plain decoding in the same time), since no model of it is quite right.
+    """
+
+    hits: float = 1.4
+    tried: float = 2.0
+    net: float = 0.0
+    on: bool = False
+    burst: int = _BURST  # steps left of a trial, in which it is asked whatever is known
+    asks: int = 0  # since it was switched on
+    wait: int = _FIRST_WAIT
+    idle: int = 0  # tokens since it was last asked
+
+    @property
+    def alpha(self) -> float:
+        return self.hits / self.tried
+
+    def learn(self, hits: int, tried: int) -> None:
+        fade = _FADE**tried
+        self.hits = self.hits * fade + hits
+        self.tried = self.tried * fade + tried
+
+    def asked(self, net: float) -> None:
+        """It was asked in a step that brought ``net`` tokens more than plain decoding in the same time."""
+        self.idle = 0
+        self.burst -= self.burst > 0
+        self.asks += 1
+        self.net += max(1 / self.asks, 0.1) * (net - self.net)
+
+    def decide(self, gain: float, may_try: bool) -> None:
+        """``gain``: tokens a step that a chain of the best depth is expected to bring beyond its time."""
+        if self.burst > 0:
+            return
+        if self.on:
+            if gain <= 0 or (self.asks > _FEW and self.net < 0):
+                self.on = False
+                self._back_off()
+            elif self.asks > 10 * _FEW:
+                self.wait = _FIRST_WAIT
+        elif self.idle == 0:  # a trial is over
+            self.on, self.asks = gain > _MARGIN, 0
+            if not self.on:
+                self._back_off()
+        elif self.idle >= self.wait and may_try:
+            self.burst = _BURST
+
+    def trial(self, pass_s: float) -> float:
+        """Seconds that the passes of a trial take."""
+        return _BURST * pass_s
+
+    def hope(self) -> None:
+        """The text is another now: what did not pay may pay."""
+        self.wait = min(self.wait, 4 * _FIRST_WAIT)
+
+    def heir(self) -> Arm:
+        """What another conversation starts from: all that is known, none of it certain."""
+        return Arm(4 * self.alpha, 4.0, on=self.on, burst=self.burst, wait=self.wait, idle=1)
+
+    def _back_off(self) -> None:
+        self.idle = 1
+        self.wait = min(2 * self.wait, _LAST_WAIT)
