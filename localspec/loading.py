@@ -161,12 +161,12 @@ class _Loader:
 
     def _controller(self, target: LlamaTarget, drafters: Sequence[Drafter]) -> Controller:
         """Measures what rows cost, where that is going to be asked."""
-        points: dict[int, float] = {}
+        curve = CostCurve()
         if drafters and self._options.measure and target.caps.rollback is None:
             self._progress("target", 1.0)
-            points = measure(target, self._options.tree_nodes + 1)
+            curve = measure(target, self._options.tree_nodes + 1)
         tuner = ThreadTuner(core_count()) if self._options.target.threads is None else None
-        return AutoController(CostCurve(points), tuner)
+        return AutoController(curve, tuner)
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)

@@ -98,10 +98,11 @@ def finite(value: Any) -> Any:
     return value
 
 
-def status_line(finished: Finished, *, limit: int = -1, guesses: bool = True) -> str:
+def status_line(finished: Finished, *, limit: int = -1, guesses: bool = True, alone: Sequence[str] = ()) -> str:
     """``142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9``, and why it ended if not by itself.
 
-    ``limit`` is the request's ``max_tokens``; ``guesses`` says whether anything was allowed to be guessed.
+    ``limit`` is the request's ``max_tokens``; ``guesses`` says whether anything was allowed to be guessed; ``alone``
+    are drafters that might guess and are not asked, because they do not pay.
     """
     timings, stats = finished.timings, finished.stats
     parts = [f"{len(finished.ids)} tok"]
@@ -117,12 +118,27 @@ def status_line(finished: Finished, *, limit: int = -1, guesses: bool = True) ->
         ]
         if stats.speedup is not None and 10 * stats.drafted_steps >= stats.steps:  # else it is the machine's noise
             parts.append(f"{stats.speedup:.2f}× plain")
+    parts += _sources(stats, alone)
     if timings.cache_n:
         parts.append(f"{timings.cache_n}/{timings.prompt_n} prompt tokens reused")
     if finished.reason != "stop":
         full = "context full" if limit < 0 or len(finished.ids) < limit else f"cut at -n {limit}"
         parts.append({"length": full, "cancelled": "stopped"}.get(finished.reason, finished.reason))
     return " · ".join(parts)
+
+
+def _sources(stats: SpecStats, alone: Sequence[str]) -> list[str]:
+    """Who guessed and who is left alone; nothing where all that are loaded are in use."""
+    if not alone:
+        return []
+    asked = [one.name for one in stats.by_source if one.draft_n]
+    used, tried = ([name for name in asked if (name in alone) == out] for out in (False, True))
+    parts = [f"from {', '.join(used)}"] if used else []
+    if tried:
+        parts.append(f"{', '.join(tried)} tried and left alone")
+    if idle := [name for name in alone if name not in tried]:
+        parts.append(f"{', '.join(idle)} left alone")
+    return parts
 
 
 def load_lines(info: EngineInfo) -> list[str]:

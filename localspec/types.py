@@ -5,10 +5,14 @@ Everything here is a frozen dataclass and can be pickled, because the engine may
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Literal
 
 from localspec.errors import ExitCode, LocalspecError, UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 AcceptRule = Literal["draw", "ratio"]
@@ -184,6 +188,10 @@ class StepStats:
     tree: TreeTrace | None = None
     t_plain: float | None = None
 
+    def __add__(self, later: StepStats) -> StepStats:
+        """Both steps as one, with the newest tree."""
+        return StepStats(**_sums(self, later, tree=later.tree or self.tree))
+
 
 @dataclass(frozen=True, slots=True)
 class SourceStats:
@@ -192,6 +200,31 @@ class SourceStats:
     name: str
     draft_n: int
     accepted: int
+
+
+def _by_name(*sources: SourceStats) -> tuple[SourceStats, ...]:
+    """One for each drafter, in the order of their first."""
+    sums: dict[str, SourceStats] = {}
+    for one in sources:
+        before = sums.get(one.name, SourceStats(one.name, 0, 0))
+        sums[one.name] = SourceStats(**_sums(before, one, name=one.name))
+    return tuple(sums.values())
+
+
+def _sums(one: DataclassInstance, other: DataclassInstance, **apart: object) -> dict[str, Any]:
+    """The sums of two of a kind, field by field, so that a new field is added without being named here. ``apart`` are
+    those that no sum makes."""
+    summed = (part.name for part in fields(one) if part.name not in apart)
+    return {**{name: _sum(getattr(one, name), getattr(other, name)) for name in summed}, **apart}
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """What nobody knows of the one nobody knows of both; counts by place are added place by place."""
+    if one is None or other is None:
+        return None
+    if isinstance(one, tuple):
+        return tuple(x + y for x, y in zip_longest(one, other, fillvalue=0))
+    return one + other
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +255,10 @@ class SpecStats:
     tested_at: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
     by_source: tuple[SourceStats, ...] = ()
+
+    def __add__(self, other: SpecStats) -> SpecStats:
+        """Counts and seconds of both; rates follow from them."""
+        return SpecStats(**_sums(self, other, by_source=_by_name(*self.by_source, *other.by_source)))
 
     @property
     def acceptance(self) -> float | None:
@@ -292,11 +329,26 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """How a drafter stands from now on: ``in use``, ``left alone`` by the controller since it does not pay, or
+    ``paused`` since it cannot guess; and why."""
+
+    drafter: str
+    state: Literal["in use", "left alone", "paused"]
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.drafter} is {self.state}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
-    """One line the user should see; the answer goes on."""
+    """One line the user should see; the answer goes on. ``about``: the drafter it is about, if it is."""
 
     request: int
     text: str
+    about: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)

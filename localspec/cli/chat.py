@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 from localspec.chat.conversation import Conversation
@@ -17,6 +16,7 @@ from localspec.cli.repl.front import Terminal
 from localspec.cli.repl.history import History, history_file
 from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.plain import PlainTerminal
+from localspec.cli.repl.standing import guessers
 from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
 from localspec.cli.source import read_prompt
@@ -40,7 +40,7 @@ def chat(values: Values) -> int:
         raise UsageError("there is no terminal to chat at and no message", hint="Use -p TEXT, or pipe a message in.")
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
-    with nullcontext() if dumb else keys_are_kept(), LoadedEngines(values) as engines:
+    with keys_are_kept(by_line=dumb), LoadedEngines(values) as engines:
         talk = Chat(engines, values, Conversation(values["system"]))
         terminal = _terminal(output, talk, at_terminal=at_terminal, dumb=dumb)
         repl = Repl(talk, terminal, View(output, values, plain=dumb))
@@ -64,11 +64,10 @@ def _terminal(output: Output, talk: Chat, *, at_terminal: bool, dumb: bool) -> T
 
 def banner(info: EngineInfo) -> str:
     """Lines of at most 80 columns, but for long names."""
-    guesser = Path(info.draft).name if info.draft else ", ".join(info.drafters) or "nothing"
     return "\n".join(
         [
             one_line(Path(info.target).name),
-            one_line(f"guesses from {guesser} · context {info.n_ctx}"),
+            one_line(f"guesses from {guessers(info)} · context {info.n_ctx}"),
             "ctrl-c stops, ctrl-d leaves, /help lists commands",
         ]
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from localspec.cli.diagnostics import note, say
 from localspec.cli.output import Output
-from localspec.cli.session import Progress
+from localspec.cli.session import Progress, names_nearby
 from localspec.cli.transfer import fetch
 from localspec.errors import ExitCode, UsageError
 from localspec.hub import HubRef
@@ -68,7 +68,7 @@ def pull(values: Values) -> int:
 def info(values: Values) -> int:
     """What a model's header says; a file that is damaged is an error after that."""
     output = Output()
-    file = located(values["model"])
+    file = _here(values["model"])
     found = facts(file)
     if values["json"]:
         output.record(found)
@@ -79,6 +79,12 @@ def info(values: Values) -> int:
     if found["fault"] is not None:
         raise damaged(file, found["fault"])
     return ExitCode.OK
+
+
+def _here(text: str) -> Path:
+    """Where a model is. Raises as `localspec.hub.shelf.located`, asking what may have been meant."""
+    with names_nearby(text):
+        return located(text)
 
 
 def _shown(key: str, value: Any) -> str:
@@ -95,13 +101,14 @@ def _shown(key: str, value: Any) -> str:
 
 def path(values: Values) -> int:
     """Where a model's (first) file is."""
-    Output().text(f"{located(values['model'])}\n")
+    Output().text(f"{_here(values['model'])}\n")
     return ExitCode.OK
 
 
 def rm(values: Values) -> int:
     """Removes a model from the cache, after a question."""
-    plan = removal(values["model"])
+    with names_nearby(values["model"]):
+        plan = removal(values["model"])
     if not values["yes"] and not _agreed(plan):
         note("nothing is removed")
         return ExitCode.RUNTIME
@@ -132,6 +139,6 @@ def verify(values: Values) -> int:
         if progress is not None:
             progress.show(f"checking {part.name}", share)
 
-    for part, how in checked(located(values["model"]), show):
+    for part, how in checked(_here(values["model"]), show):
         output.text(f"{part}: {how}\n")
     return ExitCode.OK

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localspec.cli.diagnostics import note, printable, say
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, ModelError
 from localspec.host import HostedEngine
 from localspec.hub import HubRef, find
-from localspec.hub.shelf import by_name
+from localspec.hub.shelf import beside, by_name, named
 from localspec.options import Values, engine_options
+from localspec.options.suggest import closest, did_you_mean
 from localspec.report import load_lines
 
 
@@ -63,7 +65,33 @@ def _of_the_draft_model() -> Iterator[None]:
 
 def _named(path: str | None) -> Path | None:
     """``demo`` and the names of the cache stand for files, unless there is a file of that name."""
-    return None if path is None else by_name(path) or find(Path(path))
+    if path is None:
+        return None
+    with names_nearby(path):
+        return by_name(path) or find(Path(path))
+
+
+@contextmanager
+def names_nearby(text: str) -> Iterator[None]:
+    """Errors about a model that is not here ask whether another one was meant: one that has a name, or a file in the
+    same folder."""
+    try:
+        yield
+    except ModelError as error:
+        if not os.path.lexists(text):
+            error.hint = _meant(text) + error.hint
+        raise
+
+
+def _meant(text: str) -> str:
+    """A question, or nothing. Of paths only the names are compared: the folder, which is right, makes any two alike."""
+    if question := did_you_mean(text, (name for name, _ in named() if name != text)):
+        return question
+    with suppress(OSError, ValueError):
+        files = {path.stem: path for path in beside(Path(text))}
+        if best := closest(Path(text).stem, files, alike=0.7):
+            return f"Did you mean {files[best]}? "
+    return ""
 
 
 def _fetched(values: Values, repo: str, file: str, flag: str) -> Path:

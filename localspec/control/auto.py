@@ -29,6 +29,7 @@ from localspec.control.ledger import Kind, Ledger
 from localspec.control.price import Limits, Price
 from localspec.control.threads import ThreadTuner
 from localspec.spec.tree import TokenTree
+from localspec.types import Standing
 
 _PLAIN_EVERY = 96  # steps of speculation between two plain ones
 _PLAIN_AT_FIRST = 8  # until it is known what a plain one takes
@@ -44,8 +45,8 @@ class _Chat:
     arms: dict[str, Arm] = field(default_factory=dict)  # drafters that cost passes
     watches: dict[str, Watch] = field(default_factory=lambda: defaultdict(Watch))  # and those that do not
     n_past: int = 0
-    since_plain: int = 0
-    said: bool = True  # what the user was last told: whether speculation is on
+    since_plain: int = 0  # steps
+    said: dict[str, bool] = field(default_factory=dict)  # what the user was last told: whether a drafter is in use
 
 
 class AutoController:
@@ -70,7 +71,7 @@ class AutoController:
         self._tokens = self._seconds = 0.0  # fading sums: their ratio is the rate
         self._sharers = 1
         self._rate = 0.0  # of this step
-        self._notices: list[tuple[int, str]] = []
+        self._notices: list[tuple[int, Standing]] = []
 
     @property
     def threads(self) -> int | None:
@@ -199,10 +200,12 @@ class AutoController:
     def _worthwhile(self, reaches: Sequence[float]) -> int:
         """How many of the guesses, likeliest first, make ``E[tokens] - λ · t`` largest."""
         best, most, held = 0, 0.0, 0.0
-        start = self._rate * (self._host["guessed"] - self._host["asked"])
+        host = self._host["guessed"] - self._host["asked"]
         for n, reach in enumerate(reaches, 1):
             held += reach
-            gain = held - start - self._rate * self._extra(n) * self._ledger.caution
+            seconds = host + self._curve.change(self._sharers + n, self._sharers)
+            seconds += self._extra(n) * self._ledger.caution
+            gain = held - self._rate * seconds
             if gain > most:
                 best, most = n, gain
         return best
@@ -214,19 +217,24 @@ class AutoController:
             self._tuner.observe(record.rows, record.wall_s, record.cpu_s)
         if not walks or not self._chats:  # nobody has ever been asked
             return
+        change = self._curve.change(record.rows, len(walks))
+        settled = self._curve.settled(record.rows)
         self._curve.observe(record.rows, record.wall_s)
         kind: Kind = "guessed" if record.rows > len(walks) else "asked" if record.draft_s else "plain"
         self._learn_host(kind, max(record.step_s - record.wall_s - sum(record.draft_s.values()), 0.0))
         tokens = sum(len(walk.tokens) for walk in walks)
         self._tokens = self._tokens * _FADE + tokens
         self._seconds = self._seconds * _FADE + record.step_s
-        self._ledger.add(tokens, record.step_s, tokens * self._plain_s, sharers=len(walks), kind=kind)
+        self._ledger.add(tokens, record.step_s, tokens * self._plain_s, sharers=len(walks), kind=kind, settled=settled)
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
         net = (tokens - record.step_s / self._plain_s) / len(walks)
-        rows = self._rate * self._extra(record.rows - len(walks)) / len(walks)
+        rows = self._rate * (change + self._extra(record.rows - len(walks))) / len(walks)
         for walk in walks:
-            self._learn(walk, record.draft_s, net, rows)
+            chat = self._chats.get(walk.seq)
+            if chat is not None:
+                chat.since_plain = 0 if kind == "plain" and settled else chat.since_plain + 1
+                self._learn(chat, walk, record.draft_s, net, rows)
 
     def _learn_host(self, kind: Kind, seconds: float) -> None:
         known = self._host
@@ -242,14 +250,10 @@ class AutoController:
             # The first ask may have read the whole prompt: a lower cost is believed at once, a higher one slowly.
             costs[name] = cost if known is None or cost < known else known + 0.1 * (min(cost, 2 * known) - known)
 
-    def _learn(self, walk: Walk, asked: Mapping[str, float], net: float, rows: float) -> None:
+    def _learn(self, chat: _Chat, walk: Walk, asked: Mapping[str, float], net: float, rows: float) -> None:
         """``net``: tokens of the step beyond those of plain decoding; ``rows``: price of its guesses in tokens."""
-        chat = self._chats.get(walk.seq)
-        if chat is None:
-            return
         n = len(walk.tokens)
         chat.n_past += n
-        chat.since_plain = chat.since_plain + 1 if asked else 0
         for name in chat.arms:
             if name in asked:
                 chat.arms[name].asked(net)
@@ -267,26 +271,18 @@ class AutoController:
     # -- what the user hears
 
     def _tell(self, seq: int, chat: _Chat) -> None:
-        """Says when the drafters that cost something are all left alone, and why; and when one is back."""
-        judged = {name: arm for name, arm in chat.arms.items() if arm.burst <= 0}
-        if not judged or len(judged) < len(chat.arms):
-            return
-        on = any(arm.on for arm in judged.values())
-        if on == chat.said:
-            return
-        chat.said = on
-        name, arm = max(judged.items(), key=lambda item: item[1].alpha)
-        if on:
-            text = f"{name} guesses again: {self._rate_of(arm)} of its guesses hold"
-        else:
-            text = (
-                f"{name} is left alone: it costs more time than it saves. {self._rate_of(arm)} of its guesses hold,"
-                f" {self._needed(name)}; it is tried again now and then (--spec fixed asks it always)"
-            )
-        self._notices.append((seq, text))
+        """Says when a drafter that costs something is left alone, and why; and when it is back."""
+        for name, arm in chat.arms.items():
+            if arm.burst <= 0 and arm.on != chat.said.get(name, True):
+                chat.said[name] = arm.on
+                self._notices.append((seq, self._standing(name, arm)))
 
-    def _rate_of(self, arm: Arm) -> str:
-        return f"{100 * arm.alpha:.0f} %"
+    def _standing(self, name: str, arm: Arm) -> Standing:
+        rate = f"{100 * arm.alpha:.0f} % of its guesses hold"
+        if arm.on:
+            return Standing(name, "in use", f"it pays again, {rate}")
+        why = f"it costs more time than it saves. {rate}, {self._needed(name)}; it is tried again now"
+        return Standing(name, "left alone", f"{why} and then (--spec fixed asks it always)")
 
     def _needed(self, name: str) -> str:
         for percent in range(1, 100):
@@ -294,8 +290,8 @@ class AutoController:
                 return f"{percent} % would pay"
         return "and even if every one held, it would not pay"
 
-    def notices(self) -> list[tuple[int, str]]:
-        """What happened since the last call: (sequence, line)."""
+    def notices(self) -> list[tuple[int, Standing]]:
+        """What happened since the last call, by sequence."""
         notices, self._notices = self._notices, []
         return notices
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from localspec.control.price import Limits, Price
 from localspec.control.threads import ThreadTuner
 from localspec.spec.tree import TokenTree
-from localspec.types import SpecParams
+from localspec.types import SpecParams, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Controller(Protocol):
         """Seconds that a token takes without guesses, as measured; ``None``: nobody measures."""
         ...
 
-    def notices(self) -> list[tuple[int, str]]:
-        """What the user should hear since the last call: (sequence, line)."""
+    def notices(self) -> list[tuple[int, Standing]]:
+        """What the user should hear since the last call, by sequence."""
         ...
 
 
@@ -119,7 +119,7 @@ class FixedController:
     def plain_s(self) -> float | None:
         return None
 
-    def notices(self) -> list[tuple[int, str]]:
+    def notices(self) -> list[tuple[int, Standing]]:
         return []
 
 

@@ -19,15 +19,20 @@ class CostCurve:
     and follows every pass, whatever its rows. So the price of a row stays right where plain passes are rare, and the
     time of a plain pass where drafts are the rule.
 
+    A pass of another number of rows than the one before takes longer: backends prepare a graph for a shape and use it
+    again while the shape stays.
+
     Args:
         points: rows → seconds at a short context, as measured at load; may be empty, then the first passes teach.
+        change_s: seconds more after a pass of another number of rows.
     """
 
-    def __init__(self, points: Mapping[int, float] | None = None) -> None:
+    def __init__(self, points: Mapping[int, float] | None = None, change_s: float = 0.0) -> None:
         self._points = _plausible(points or {})
         self._bases: list[float] = []  # by rows, filled as asked for
         self._shape: dict[int, float] = {}
         self._seen: Counter[int] = Counter()
+        self._change_s = change_s
         self._level = 1.0
         self._ratios: deque[float] = deque(maxlen=_SPAN)  # of the last passes: seconds over what the shape says
         self._rows, self._alike = 0, _ALIKE  # of the last pass; how many before it had as many
@@ -40,14 +45,27 @@ class CostCurve:
             self._bases.append(self._base(len(self._bases)))
         return self._bases[rows] * self._shape.get(rows, 1.0) * self._level
 
+    def change(self, rows: int, home: int) -> float:
+        """Seconds that a pass of so many rows costs for being of another number than the last one, beyond a pass of
+        ``home`` rows. Who leaves home pays for the way back too, and goes home for nothing."""
+        if rows in (home, self._rows):
+            return 0.0
+        return (2 if self._rows == home else 1) * self._change_s * self._level
+
+    def settled(self, rows: int) -> bool:
+        """Whether a pass of so many rows comes after one of as many."""
+        return self._rows in (0, rows)
+
     def observe(self, rows: int, seconds: float) -> None:
         """One pass."""
+        if not self.settled(rows):
+            seconds = max(seconds - self._change_s * self._level, 0.0)
         if not self._points:
             self._points[rows] = seconds
         expected = max(self.seconds(rows), 1e-9)
         self._ratios.append(self._level * seconds / expected)
         self._level = sorted(self._ratios)[len(self._ratios) // 2]
-        self._alike = 0 if self._rows and rows != self._rows else self._alike + 1
+        self._alike = self._alike + 1 if self.settled(rows) else 0
         self._rows = rows
         if self._alike < _ALIKE:  # with one count alone, shape and level cannot be told apart
             surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)

@@ -25,9 +25,20 @@ class Ledger:
         self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them
         self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
 
-    def add(self, tokens: int, seconds: float, plain: float, *, sharers: int = 1, kind: Kind = "guessed") -> None:
+    def add(
+        self,
+        tokens: int,
+        seconds: float,
+        plain: float,
+        *,
+        sharers: int = 1,
+        kind: Kind = "guessed",
+        settled: bool = True,
+    ) -> None:
         """A step of ``sharers`` sequences that brought ``tokens`` took ``seconds``; without guesses they are believed
-        to take ``plain``."""
+        to take ``plain``. ``settled``: the one before was of its kind, so that it cost no change."""
+        if kind == "plain" and settled:
+            self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds)
         self._compare(tokens / sharers, seconds, sharers, kind)
         self._entries.append((tokens, seconds, plain))
         self._total += tokens
@@ -43,8 +54,6 @@ class Ledger:
 
     def _compare(self, tokens: float, seconds: float, sharers: int, kind: Kind) -> None:
         """Steps against steps: whatever the curve believes, this is what they took."""
-        if kind == "plain":
-            self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds)
         if kind != "guessed":
             self._won *= 0.98
         elif (step := self.plain_step(sharers)) is not None:

@@ -30,6 +30,7 @@ from localspec.types import (
     GenerationRequest,
     Notice,
     Prefill,
+    Standing,
     Started,
     StepStats,
     Timings,
@@ -97,8 +98,8 @@ class Answer:
         if not self.ids:
             self._events.append(Prefill(self.number, done, len(self.prompt)))
 
-    def notice(self, text: str) -> None:
-        self._events.append(Notice(self.number, text))
+    def notice(self, standing: Standing) -> None:
+        self._events.append(Notice(self.number, standing.text, standing))
 
     def ready(self, target: Target) -> bool:
         """Whether everything but the pending token is in the cache."""

@@ -267,9 +267,9 @@ class Engine:
     def _pass_on_notices(self) -> None:
         notices = self._panel.notices() + self._controller.notices()
         owners = {answer.slot.seq: answer for answer in self._running} if notices else {}
-        for seq, text in notices:
+        for seq, standing in notices:
             if seq in owners:  # an answer may have left while its notice waited
-                owners[seq].notice(text)
+                owners[seq].notice(standing)
 
     # -- verify
 

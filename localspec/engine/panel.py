@@ -12,6 +12,7 @@ from localspec.backends.base import Rows
 from localspec.drafters.base import Ask, Draft, Drafter, Features
 from localspec.errors import Cancelled, LocalspecError
 from localspec.spec.tree import TokenTree
+from localspec.types import Standing
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ class Panel:
     def __init__(self, drafters: Sequence[Drafter] = ()) -> None:
         self._drafters = list(drafters)
         self._out: dict[int, set[str]] = defaultdict(set)  # sequence → drafters paused for it
-        self._notices: list[tuple[int, str]] = []
+        self._notices: list[tuple[int, Standing]] = []
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,7 +123,7 @@ class Panel:
 
     def _pause(self, drafter: Drafter, seq: int, reason: str) -> None:
         self._out[seq].add(drafter.name)
-        self._notices.append((seq, f"{drafter.name} is paused: {reason}"))
+        self._notices.append((seq, Standing(drafter.name, "paused", reason)))
 
     def _stumbled(self, drafter: Drafter, seq: int, error: Exception) -> None:
         """What a drafter fails to take in pauses it. An interrupt does too: the target has read on already."""
@@ -136,8 +137,8 @@ class Panel:
             except Exception as error:
                 self._stumbled(drafter, seq, error)
 
-    def notices(self) -> list[tuple[int, str]]:
-        """What happened since the last call: (sequence, line)."""
+    def notices(self) -> list[tuple[int, Standing]]:
+        """What happened since the last call, by sequence."""
         notices, self._notices = self._notices, []
         return notices
 

@@ -87,17 +87,4 @@ def _joined(first: Event, second: Event) -> Event | None:
 
 
 def _summed(first: StepStats | None, second: StepStats | None) -> StepStats | None:
-    if first is None or second is None:
-        return first or second
-    return StepStats(
-        draft_n=first.draft_n + second.draft_n,
-        tested=first.tested + second.tested,
-        accepted=first.accepted + second.accepted,
-        emitted=first.emitted + second.emitted,
-        cut=first.cut + second.cut,
-        t_draft=first.t_draft + second.t_draft,
-        t_verify=first.t_verify + second.t_verify,
-        t_host=first.t_host + second.t_host,
-        t_plain=None if first.t_plain is None or second.t_plain is None else first.t_plain + second.t_plain,
-        tree=second.tree or first.tree,
-    )
+    return first or second if first is None or second is None else first + second

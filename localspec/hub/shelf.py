@@ -74,6 +74,15 @@ def named() -> Iterator[tuple[str, Path]]:
         yield from _in_cache(cache)
 
 
+def beside(path: Path) -> Iterator[Path]:
+    """The models in the folder of a file, which need not exist; each by its (first) file.
+
+    Raises:
+        OSError: there is no such folder.
+    """
+    yield from (path.with_name(name) for name in models(sorted(os.listdir(path.parent))))
+
+
 def _in_cache(cache: RepoCache) -> Iterator[tuple[str, Path]]:
     files = cache.files()
     for name in models(files):

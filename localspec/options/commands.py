@@ -45,7 +45,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``about`` follows the summary in the help; ``common`` are the options of the short help, all if empty."""
+    """``about`` follows the summary in the help; ``common`` are the options of the short help, all if empty;
+    what an example uses is among them."""
 
     name: str
     summary: str
@@ -80,7 +81,7 @@ COMPLETE = Command(
         Example("What is set, and by whom", "localspec complete --print-config"),
     ),
     'The prompt is -p, then -f; standard input is read for "-", or when neither is given.',
-    (*_COMMON_AND_MACHINE, "conversation", "json"),
+    (*_COMMON_AND_MACHINE, "conversation", "json", "logprobs", "print_config"),
 )
 CHAT_COMMAND = Command(
     "chat",
@@ -94,7 +95,7 @@ CHAT_COMMAND = Command(
         Example("One question, one answer", "localspec chat -st -p 'Why is the sky blue?'"),
     ),
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
-    _COMMON_AND_MACHINE,
+    (*_COMMON_AND_MACHINE, "single_turn"),
 )
 MODELS = (
     Command(

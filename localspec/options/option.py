@@ -61,8 +61,8 @@ class Option:
 
     @property
     def is_file(self) -> bool:
-        """Its value is a path."""
-        return self.metavar in ("FILE", "DIR")
+        """Its value is a path, or begins with one, or may be one."""
+        return self.metavar in ("FILE", "FILE:SCALE", "DIR", "MODEL")
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -157,12 +157,15 @@ class Option:
     # -- bounds
 
     def check(self, value: Any, origin: Origin = CLI) -> None:
-        """Raises `UsageError` naming the setting if ``value`` is out of bounds, or text of bytes that are not UTF-8."""
+        """Raises `UsageError` naming the setting if ``value`` is out of bounds, text of bytes that are not UTF-8, or an
+        empty path, which would stand for the folder one is in."""
         if value is None:
             return
         for one in value if self.many else (value,):
             if self.kind is str and not self.is_file:  # names of files may be any bytes
                 self._check_text(one)
+            if self.is_file and not one:
+                raise UsageError(f"{origin.site(self.flag)} names no file", hint="Give a path.")
             if self.choices and one not in self.choices:
                 raise UsageError(
                     f"{origin.cite(self.flag, one)} is not possible", hint=f"Use one of {', '.join(self.choices)}."

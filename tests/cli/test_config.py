@@ -71,7 +71,7 @@ def test_settings_of_a_file_reach_the_engine(home: Path) -> None:
 
 def test_mistakes_in_a_file_are_one_line(home: Path) -> None:
     env = {"XDG_CONFIG_HOME": str(home.parent.parent)}
-    for text, words in [("tempp = 1", "unknown key tempp"), ("temp = -1", "temp = -1.0 in"), ("a b", "is not TOML")]:
+    for text, words in [("tempp = 1", "unknown key tempp"), ("top-p = 2", "top-p = 2.0 in"), ("a b", "is not TOML")]:
         home.write_text(text)
         line = error_line(run("complete", "-p", "a", env=env), ExitCode.USAGE)
         assert words in line

@@ -107,11 +107,13 @@ def run(
     spec: SpecParams,
     host: float = 0.03,
     noise: float = 0.0,
+    change: float = 0.0,
     seed: int = 0,
 ) -> Run:
-    """Decodes ``n`` tokens. A pass of one row takes ``curve(1)`` seconds, a step ``host`` more."""
+    """Decodes ``n`` tokens. A pass of one row takes ``curve(1)`` seconds, a step ``host`` more, a pass of another
+    number of rows than the one before ``change`` more."""
     rng = random.Random(seed)
-    at = 0
+    at, rows = 0, 1
     costly = frozenset(name for name, one in sources.items() if one.pass_s)
     steps: list[tuple[float, int]] = []
     while at < n:
@@ -127,7 +129,8 @@ def run(
             if tree.draft_n:
                 proposals[name] = tree
         tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(at)
-        wall = curve(len(tree)) * rng.lognormvariate(0, noise)
+        wall = curve(len(tree)) * rng.lognormvariate(0, noise) + change * (len(tree) != rows)
+        rows = len(tree)
         tokens: list[int] = []
         node = 0
         while True:

@@ -35,6 +35,8 @@ Script = Callable[[Ask], TokenTree]
 class Scripted:
     """Guesses what its script says. ``seen`` are the paths that stood, by verified step."""
 
+    costs_passes = False
+
     def __init__(self, script: Script, *, name: str = "scripted", needs: tuple[int, ...] = ()) -> None:
         self.name = name
         self.needs = needs
@@ -185,18 +187,6 @@ def together(engine: Engine, wishes: Sequence[GenerationRequest]) -> list[Outcom
     return drain(engine, [engine.submit(wish) for wish in wishes])
 
 
-def drain(engine: Engine, handles: Sequence[Handle], *, limit: int = 2000) -> list[Outcome]:
-    got: list[list[Event]] = [[] for _ in handles]
-    for _ in range(limit):
-        engine.step()
-        check(engine)
-        for events, handle in zip(got, handles, strict=True):
-            events += handle.drain()
-        if all(events and isinstance(events[-1], Finished | Failed) for events in got):
-            return [Outcome(tuple(events)) for events in got]
-    raise AssertionError("an answer never ended")
-
-
 def check(engine: Engine) -> None:
     """What holds between steps: caches hold committed tokens and nothing else."""
     target = engine.target
@@ -231,6 +221,25 @@ def _check_draft_model(engine: Engine, drafter: DraftModel) -> None:
     for slot in engine._slots._slots:
         cells = model.tokens(drafter._lanes[slot.seq])
         assert slot.tokens[: len(cells)] == cells
+
+
+def drain(
+    engine: Engine,
+    handles: Sequence[Handle],
+    check: Callable[[Engine], None] = check,
+    *,
+    limit: int = 2000,
+) -> list[Outcome]:
+    """What all handles bring; ``check`` sees the engine after every step."""
+    got: list[list[Event]] = [[] for _ in handles]
+    for _ in range(limit):
+        engine.step()
+        check(engine)
+        for events, handle in zip(got, handles, strict=True):
+            events += handle.drain()
+        if all(events and isinstance(events[-1], Finished | Failed) for events in got):
+            return [Outcome(tuple(events)) for events in got]
+    raise AssertionError("an answer never ended")
 
 
 def draft_model(

@@ -97,6 +97,53 @@ def test_models_by_name(stocked: Client, tmp_path: Path, monkeypatch: pytest.Mon
     assert session.model_files(named) == (Path("demo"), path)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("dmeo", "Did you mean demo? Check the path."),
+        ("Demo", "Did you mean demo? Check the path."),
+        ("user/modl-GGUF", f"Did you mean {REPO}:Q4_K_M? If it is a repository on the hub, write -hf user/modl-GGUF."),
+        ("mine/bigg.gguf", "Did you mean mine/big.gguf? Check the path."),
+        ("mine/big", "Did you mean mine/big.gguf? Check the path."),
+        ("mine/other.gguf", "Check the path."),
+        ("none/big.gguf", "Check the path."),  # another folder
+        ("zebra", "Check the path."),
+        ("mine/a\0b.gguf", "Check the path."),
+    ],
+)
+@pytest.mark.parametrize("option", ["model", "model_draft"])
+def test_names_that_are_nearly_right(
+    stocked: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, hint: str, option: str
+) -> None:
+    stocked.get(REPO)
+    monkeypatch.setattr("localspec.hub.shelf.demo_model", lambda: tmp_path / "source.gguf")
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    write(Path("mine/big.gguf"))
+    with pytest.raises(LocalspecError) as caught:
+        session.model_files({**NONE, option: name})
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("body", [models.info, models.path, models.verify, models.rm])
+def test_every_command_asks_what_was_meant(
+    stocked: Client, body: Callable[[Mapping[str, Any]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stocked.get(REPO)
+    for near in ("user/model-GUF", f"{REPO}:Q4_K"):
+        assert run(body, model=near, yes=True) == ExitCode.MODEL
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f". Did you mean {REPO}:Q4_K_M? " in line
+
+
+def test_what_is_there_but_cannot_be_used_was_meant(tmp_path: Path) -> None:
+    write(tmp_path / "big.gguf")
+    (tmp_path / "bigg").mkdir()
+    with pytest.raises(LocalspecError, match="a folder without a GGUF model") as caught:
+        session.model_files({**NONE, "model": str(tmp_path / "bigg")})
+    assert "mean" not in caught.value.hint
+
+
 def test_errors_name_the_draft_model(stocked: Client, tmp_path: Path) -> None:
     with pytest.raises(LocalspecError, match=r"^the draft model: .*none\.gguf does not exist"):
         session.model_files({**NONE, "model_draft": str(tmp_path / "none.gguf")})

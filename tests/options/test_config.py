@@ -64,7 +64,7 @@ def test_values_are_read(text: str, name: str, expected: Any, sources: Sources) 
         ('temp = "warm"', ['temp = "warm" in ', "user.toml", "not a number"]),
         ("temp = true", ["temp = true in ", "not a number"]),
         ("temp = nan", ["temp = NaN in ", "out of range"]),
-        ("temp = -1", ["temp = -1.0 in ", "out of range", "at least 0"]),
+        ("top-p = 1.5", ["top-p = 1.5 in ", "out of range", "0 to 1"]),
         ("ctx-size = 1.5", ["ctx-size = 1.5 in ", "not an integer"]),
         ("ctx-size = true", ["not an integer"]),
         ("ctx-size = -1", ["ctx-size = -1 in ", "0 to"]),

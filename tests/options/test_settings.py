@@ -146,7 +146,7 @@ def test_negative_variables_of_llama_cpp(sources: Sources) -> None:
     [
         ("LOCALSPEC_TEMP", "warm", "LOCALSPEC_TEMP=warm is not a number"),
         ("LLAMA_ARG_TEMPERATURE", "nan", "LLAMA_ARG_TEMPERATURE=nan is out of range"),
-        ("LLAMA_ARG_TEMPERATURE", "-1", "LLAMA_ARG_TEMPERATURE=-1.0 is out of range"),
+        ("LLAMA_ARG_TOP_P", "1.5", "LLAMA_ARG_TOP_P=1.5 is out of range"),
         ("LOCALSPEC_PREDICT", "1.5", "LOCALSPEC_PREDICT=1.5 is not an integer"),
         ("LOCALSPEC_IGNORE_EOS", "maybe", "LOCALSPEC_IGNORE_EOS=maybe is not true or false"),
         ("LLAMA_ARG_FLASH_ATTN", "maybe", "LLAMA_ARG_FLASH_ATTN=maybe is not possible"),

@@ -13,12 +13,12 @@ import numpy as np
 from localspec.backends.base import Row, Work
 from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
 from localspec.drafters.draft_model import DraftModel
-from localspec.engine import Engine, Handle
+from localspec.engine import Engine
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
-from localspec.types import Event, Failed, Finished, GenerationRequest, SamplingParams, SpecParams
-from tests.engine.support import Outcome
+from localspec.types import GenerationRequest, SamplingParams, SpecParams
+from tests.engine.support import Outcome, drain
 
 PLAIN = SpecParams(depth=0)
 CHAIN = SpecParams(depth=4, nodes=4, mode="fixed")
@@ -110,22 +110,10 @@ def answer(engine: Engine, wish: GenerationRequest) -> Outcome:
 
 def together(engine: Engine, wishes: Sequence[GenerationRequest], *, limit: int = 4000) -> list[Outcome]:
     """All answers at once, the caches checked after every step."""
-    return drain(engine, [engine.submit(wish) for wish in wishes], limit=limit)
-
-
-def drain(engine: Engine, handles: Sequence[Handle], *, limit: int = 4000) -> list[Outcome]:
-    got: list[list[Event]] = [[] for _ in handles]
-    for _ in range(limit):
-        engine.step()
-        check(engine)
-        for events, handle in zip(got, handles, strict=True):
-            events += handle.drain()
-        if all(events and isinstance(events[-1], Finished | Failed) for events in got):
-            outcomes = [Outcome(tuple(events)) for events in got]
-            # A drafter that fails is only paused: without this its faults would pass for poor guesses.
-            assert not [line for one in outcomes for line in one.notices if "Error" in line]
-            return outcomes
-    raise AssertionError("an answer never ended")
+    outcomes = drain(engine, [engine.submit(wish) for wish in wishes], check, limit=limit)
+    # A drafter that fails is only paused: without this its faults would pass for poor guesses.
+    assert not [line for one in outcomes for line in one.notices if "Error" in line]
+    return outcomes
 
 
 def check(engine: Engine) -> None:

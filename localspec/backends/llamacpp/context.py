@@ -11,7 +11,7 @@ from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.params import Settings, context_params, context_settings
-from localspec.backends.llamacpp.placement import flash_attention
+from localspec.backends.llamacpp.placement import flash_attention, window_cache
 from localspec.control.threads import core_count
 from localspec.errors import OutOfMemory, UsageError
 
@@ -56,11 +56,12 @@ class LlamaContext:
     def settings(self) -> Settings:
         """What reached llama.cpp, by name."""
         native = context_settings(self._model.native, self._params, self.handle)
-        became = flash_attention(self.lines)
-        return tuple(
-            (name, f"{text} ({became})" if name == "flash_attn" and text == "auto" and became else text)
-            for name, text in native
-        )
+        attention = dict(native)["flash_attn"]
+        became = {
+            "flash_attn": flash_attention(self.lines) if attention == "auto" else None,
+            "swa_full": window_cache(self.lines),
+        }
+        return tuple((name, f"{text} ({more})" if (more := became.get(name)) else text) for name, text in native)
 
 
 def check_room(model: LlamaModel, options: LlamaOptions) -> None:

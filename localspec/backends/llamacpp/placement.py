@@ -16,6 +16,8 @@ _LAYER = re.compile(r"layer +\d+ assigned to device (\S+?),")
 _BUFFER = re.compile(r" (\S+) (model|LoRA|KV|RS) buffer size = +([\d.]+) MiB")
 _USED = re.compile(r"using device (\S+) ")
 _FLASH = re.compile(r"(Flash Attention enabled|enabling flash_attn)|(Flash Attention not supported|forcing off)")
+_CACHE = re.compile(r"size = +([\d.]+) MiB \( *(\d+) cells, +(\d+) layers")
+_WINDOW = re.compile(r"creating +SWA KV cache")
 _HOST = "CPU"
 _HOST_BUFFER = re.compile(r"CPU|AMX|.*_Host$")  # mapped, repacked or pinned
 
@@ -60,6 +62,18 @@ def flash_attention(lines: Lines) -> str | None:
     """What ``auto`` became; ``None`` if llama.cpp did not say."""
     found = next((match for _, text in lines if (match := _FLASH.search(text))), None)
     return None if found is None else "enabled" if found[1] else "disabled"
+
+
+def window_cache(lines: Lines) -> str | None:
+    """What the layers with a sliding window keep: ``15 layers of 4096 cells, 62.9 MB``; ``None``: there are none.
+
+    Its price: without ``--swa-full`` there are fewer cells, with it as many as the context is long.
+    """
+    texts = iter([text for _, text in lines])
+    if not any(_WINDOW.search(text) for text in texts):  # goes on behind it
+        return None
+    found = next((match for text in texts if (match := _CACHE.search(text))), None)
+    return found and f"{found[3]} layers of {found[2]} cells, {float(found[1]) * 2**20 / 1e6:.1f} MB"
 
 
 def used_devices(lines: Lines) -> str:

@@ -12,6 +12,7 @@ from localspec.chat.notices import notices
 from localspec.chat.reasoning import Reasoning, reasoning_of
 from localspec.chat.window import Fitted, fit, room_for_prompt
 from localspec.cli.repl.attach import Attachment, with_attachments
+from localspec.cli.repl.standing import Remarks, standings
 from localspec.cli.repl.totals import Totals
 from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
@@ -25,6 +26,7 @@ from localspec.types import (
     Message,
     Notice,
     Prefill,
+    SpecStats,
     Started,
     Tokens,
 )
@@ -102,6 +104,7 @@ class Chat:
         self._left_out = 0
         self._again = 0
         self._noticed: set[str] = set()
+        self._remarks = Remarks()
         self._reasoning: tuple[object, Reasoning] | None = None
         self._handle: Handle | None = None
         self._stopping = False
@@ -168,6 +171,8 @@ class Chat:
             handle.cancel()
         try:
             for event in handle:
+                if isinstance(event, Notice):
+                    self._remarks.hear(event)
                 yield from answer.take(event)
         finally:
             self._handle = None
@@ -191,6 +196,11 @@ class Chat:
             self.conversation.undo()
         self.conversation.add("user", question)
         self.conversation.add("assistant", answer.text, thinking=answer.thinking, stopped=answer.stopped)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the user stopped the answer that runs, or the last one."""
+        return self._stopping
 
     @property
     def left_out(self) -> int:
@@ -232,13 +242,32 @@ class Chat:
         spec = spec_params(self.values)
         return spec.mode != "off" and spec.depth > 0 and bool(self.engine.info.drafters)
 
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Those that may guess, of the ones that are loaded."""
+        return self.engine.info.drafters if self.types is None else self.types
+
+    @property
+    def alone(self) -> dict[str, str]:
+        """Drafters that may guess and are not asked, and why."""
+        return self._remarks.alone(self.drafters, spec_params(self.values).mode) if self.guesses else {}
+
+    def standings(self) -> list[tuple[str, str]]:
+        """How each drafter stands; none where nothing may be guessed."""
+        if not self.guesses:
+            return []
+        last = SpecStats() if self.last is None else self.last.stats
+        return standings(self.drafters, self.alone, spec_params(self.values).mode, last, self.totals.stats)
+
     # -- the conversation
 
-    def undo(self) -> str | None:
-        """Takes the last exchange back; returns its question, ``None`` if there was none."""
-        removed = self.conversation.undo()
+    def undo(self, most: int = 1) -> list[str]:
+        """Takes back so many of the last exchanges, or all there are; returns their questions, the oldest first."""
+        questions: list[str] = []
+        while len(questions) < most and (removed := self.conversation.undo()):
+            questions.insert(0, removed[0].content)
         self._left_out = self._again = 0
-        return removed[0].content if removed else None
+        return questions
 
     def clear(self) -> None:
         """Forgets exchanges and waiting files; the system message stays."""
@@ -256,6 +285,7 @@ class Chat:
         self.types = None
         self._left_out = 0
         self._noticed.clear()
+        self._remarks.clear()
 
     def set_system(self, text: str | None) -> None:
         """The system message of the turns to come; ``None`` = none."""

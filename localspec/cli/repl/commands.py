@@ -2,140 +2,231 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Literal
 
 from localspec.cli.repl import engine_commands as engine
 from localspec.cli.repl import talk_commands as talk
 from localspec.cli.repl.front import Front
-from localspec.cli.repl.keys import INTRODUCTION, KEYS, REST
+from localspec.cli.repl.keys import INTRODUCTION, KEYS, KEYS_IN_BRIEF, REST
+from localspec.cli.repl.layout import columns, flow, table
 from localspec.errors import UsageError
 from localspec.options.suggest import did_you_mean
 
+#: The topic of /help that is no command.
+ABOUT_KEYS = "keys"
+LEFT = 23  # columns of a command or a key
+
 #: What an argument is completed with.
-Kind = Literal["", "path", "setting", "command", "switch", "spec", "model", "draft", "system"]
+Kind = Literal["", "path", "setting", "help", "switch", "spec", "model", "draft", "system"]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One slash command. ``run`` gets the front end and everything after the name."""
+    """One slash command. ``brief`` is what it does in two or three words; ``run`` gets the front end and everything
+    after the name."""
 
     name: str
     args: str
+    brief: str
     help: str
     run: Callable[[Front, str], None]
     aliases: tuple[str, ...] = ()
     completes: Kind = ""
 
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.args}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commands about one thing."""
+
+    name: str
+    commands: tuple[Command, ...]
+
 
 def _help(front: Front, argument: str) -> None:
-    if not argument:
-        front.say("\n".join([*_rows((f"/{one.name} {one.args}".strip(), one.help) for one in COMMANDS), *_key_rows()]))
-        return
-    command = find(argument.removeprefix("/"))
+    topic, width = argument.removeprefix("/"), columns()
+    group = next((one for one in GROUPS if one.name == topic), None)
+    if not topic:
+        lines = _overview(width)
+    elif topic == ABOUT_KEYS:
+        lines = table(KEYS, width, left=LEFT)
+    elif group is not None:
+        lines = table(((one.usage, one.help) for one in group.commands), width, left=LEFT)
+    else:
+        lines = wrap(_explained(find(topic)), width)
+    front.say("\n".join(lines))
+
+
+def _explained(command: Command) -> str:
     also = f" (also {', '.join(f'/{alias}' for alias in command.aliases)})" if command.aliases else ""
-    front.say(f"/{command.name} {command.args}".strip() + f"{also}: {command.help}")
+    return f"{command.usage}{also}: {command.help}"
 
 
-def _key_rows() -> list[str]:
-    return ["", *_rows(KEYS), "", "A message that begins with a slash: write two, as in //etc is a folder."]
+def _overview(width: int) -> list[str]:
+    """All commands, on a small screen too."""
+    rows = {group.name: [f"/{one.name} {one.brief}" for one in group.commands] for group in GROUPS}
+    rows[ABOUT_KEYS] = [*KEYS_IN_BRIEF]
+    lines = [line for name, parts in rows.items() for line in flow(f"{name:<10}", parts, width)]
+    return [*lines, *wrap("/help and one of these names says more: /help undo, /help files, /help keys", width)]
 
 
-def _rows(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Two columns, 80 wide."""
-    from textwrap import wrap
-
-    rows = []
-    for left, right in pairs:
-        first, *rest = wrap(right, 80 - 22)
-        rows += [f"{left:<21} {first}" if len(left) < 22 else f"{left}\n{'':22}{first}"]
-        rows += [f"{'':22}{line}" for line in rest]
-    return rows
-
-
-COMMANDS: tuple[Command, ...] = (
-    Command("help", "[COMMAND]", "Lists the commands, or explains one.", _help, ("?",), "command"),
-    Command("exit", "", "Leaves.", talk.leave, ("quit", "bye")),
-    Command("regen", "", "Answers the last question again.", talk.regenerate, ("regenerate",)),
-    Command("edit", "[N]", "Changes the last question, or the N-th last, and asks it; what followed goes.", talk.edit),
-    Command("undo", "", "Takes back the attached files, or else the last question and its answer.", talk.undo),
-    Command("clear", "", "Starts a new conversation; the system message stays.", talk.clear, ("new",)),
+TALK = (
+    Command("help", "[COMMAND|GROUP|keys]", "this list", "Lists all there is, or explains it.", _help, ("?",), "help"),
+    Command("regen", "", "answers again", "Answers the last question again.", talk.regenerate, ("regenerate",)),
     Command(
-        "read",
-        "FILE",
-        "Attaches a file to the next message; without a name, lists what waits.",
-        talk.read,
-        completes="path",
+        "edit",
+        "[N]",
+        "changes a question",
+        "Changes the last question, or the N-th last, and asks it; what followed goes.",
+        talk.edit,
     ),
     Command(
-        "glob", "PATTERN", "Attaches all files that match; ** goes through folders.", talk.globbed, completes="path"
+        "undo",
+        "[N]",
+        "takes back",
+        "Takes back the attached files, or else the last question and its answer; with N, so many questions.",
+        talk.undo,
     ),
-    Command("system", "[TEXT|off]", "Shows or changes the system message.", talk.system, completes="system"),
-    Command(
-        "set",
-        "KEY VALUE",
-        "Changes a setting, by the name of its flag; default = as the chat was started.",
-        engine.set_,
-        completes="setting",
-    ),
-    Command("params", "", "Lists the settings.", engine.params, ("parameters",)),
-    Command("stats", "", "Speed and acceptance of the last answer and of the session.", engine.stats),
-    Command(
-        "spec",
-        "[on|off|auto|fixed|type LIST|KEY VALUE]",
-        "Shows or changes what is guessed ahead, and how much.",
-        engine.spec,
-        completes="spec",
-    ),
-    Command(
-        "draft",
-        "[FILE|demo|USER/REPO:QUANT|off]",
-        "Shows, changes or removes the draft model; the conversation stays.",
-        engine.draft,
-        completes="draft",
-    ),
-    Command(
-        "model",
-        "[FILE|demo|USER/REPO:QUANT]",
-        "Shows or changes the model; the conversation stays.",
-        engine.model,
-        completes="model",
-    ),
-    Command("save", "FILE", "Saves the conversation and its settings, for /load.", talk.save, completes="path"),
-    Command("load", "FILE", "Takes up a saved conversation in place of this one.", talk.load, completes="path"),
-    Command(
-        "export",
-        "FILE.md|FILE.json",
-        "Writes the conversation to read (md) or for other programs (json).",
-        talk.export_,
-        completes="path",
-    ),
-    Command("copy", "[N]", "Puts the last answer, or the N-th last, into the clipboard.", talk.copy),
+    Command("clear", "", "begins anew", "Starts a new conversation; the system message stays.", talk.clear, ("new",)),
+    Command("copy", "[N]", "to clipboard", "Puts the last answer, or the N-th last, into the clipboard.", talk.copy),
     Command(
         "multiline",
         "[on|off]",
+        "enter is a new line",
         "Enter begins a new line; a line that ends in / or \\, or ctrl-d, sends.",
         talk.multiline,
         ("mli",),
         "switch",
     ),
+    Command("exit", "", "leaves", "Leaves.", talk.leave, ("quit", "bye")),
+)
+
+FILES = (
+    Command(
+        "read",
+        "FILE",
+        "attaches a file",
+        "Attaches a file to the next message; without a name, lists what waits.",
+        talk.read,
+        completes="path",
+    ),
+    Command(
+        "glob",
+        "PATTERN",
+        "attaches many",
+        "Attaches all files that match; ** goes through folders.",
+        talk.globbed,
+        completes="path",
+    ),
+    Command(
+        "save",
+        "FILE",
+        "keeps this chat",
+        "Saves the conversation and its settings, for /load.",
+        talk.save,
+        completes="path",
+    ),
+    Command(
+        "load",
+        "FILE",
+        "goes on with one",
+        "Takes up a saved conversation in place of this one.",
+        talk.load,
+        completes="path",
+    ),
+    Command(
+        "export",
+        "FILE.md|FILE.json",
+        "writes it to read",
+        "Writes the conversation to read (md) or for other programs (json).",
+        talk.export_,
+        completes="path",
+    ),
+)
+
+MODELS = (
+    Command(
+        "model",
+        "[FILE|demo|USER/REPO:QUANT]",
+        "shows, changes it",
+        "Shows or changes the model; the conversation stays.",
+        engine.model,
+        completes="model",
+    ),
+    Command(
+        "draft",
+        "[FILE|demo|USER/REPO:QUANT|off]",
+        "the draft model",
+        "Shows, changes or removes the draft model; the conversation stays.",
+        engine.draft,
+        completes="draft",
+    ),
+    Command(
+        "spec",
+        "[on|off|auto|fixed|type LIST|KEY VALUE]",
+        "what is guessed ahead",
+        "Shows or changes what is guessed ahead, and how much.",
+        engine.spec,
+        completes="spec",
+    ),
+    Command(
+        "stats",
+        "",
+        "speed and guesses",
+        "Speed and acceptance of the last answer and of the session, and how each drafter stands.",
+        engine.stats,
+    ),
+)
+
+SETTINGS = (
+    Command(
+        "set",
+        "KEY VALUE",
+        "changes one",
+        "Changes a setting, by the name of its flag; default = as the chat was started.",
+        engine.set_,
+        completes="setting",
+    ),
+    Command("params", "", "lists them", "Lists the settings.", engine.params, ("parameters",)),
+    Command(
+        "system",
+        "[TEXT|off]",
+        "the system message",
+        "Shows or changes the system message.",
+        talk.system,
+        completes="system",
+    ),
     Command(
         "think",
         "[on|off|auto]",
+        "first or not",
         "Whether the model may think before it answers, if it can.",
         engine.think,
         ("reasoning",),
         "switch",
     ),
-    Command("ctx", "", "How much of the context is used.", talk.context, ("context",)),
-    Command("tokens", "TEXT", "Counts the tokens of a text.", talk.tokens),
+    Command("ctx", "", "context in use", "How much of the context is used.", talk.context, ("context",)),
+    Command("tokens", "TEXT", "counts them", "Counts the tokens of a text.", talk.tokens),
 )
+
+GROUPS = (Group("talk", TALK), Group("files", FILES), Group("models", MODELS), Group("settings", SETTINGS))
+COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.commands)
 
 
 def names() -> list[str]:
     """All names and aliases."""
     return [name for command in COMMANDS for name in (command.name, *command.aliases)]
+
+
+def topics() -> list[str]:
+    """What /help explains."""
+    return [*names(), *(group.name for group in GROUPS), ABOUT_KEYS]
 
 
 def find(name: str) -> Command:
@@ -157,7 +248,7 @@ def reference() -> str:
     """The page about the chat, as Markdown: commands and keys as they are registered."""
     rows = ["| command | also | meaning |", "| --- | --- | --- |"]
     for one in COMMANDS:
-        usage = f"/{one.name} {one.args}".strip().replace("|", "\\|")
+        usage = one.usage.replace("|", "\\|")
         also = ", ".join(f"`/{alias}`" for alias in one.aliases)
         rows.append(f"| `{usage}` | {also} | {one.help} |")
     keys = ["| key | meaning |", "| --- | --- |", *(f"| {key} | {meaning} |" for key, meaning in KEYS)]

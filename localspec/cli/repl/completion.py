@@ -52,8 +52,8 @@ def completions(before: str, chat: Chat) -> list[Completion]:
             return _of(argument, ("on", "off"))
         case "system":
             return _of(argument, ("off",))
-        case "command":
-            return _of(argument, commands.names())
+        case "help":
+            return _of(argument, commands.topics())
     return []
 
 

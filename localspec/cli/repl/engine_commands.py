@@ -9,6 +9,8 @@ from typing import Any
 from localspec.cli.repl import settings
 from localspec.cli.repl.chat import Chat
 from localspec.cli.repl.front import Front
+from localspec.cli.repl.layout import columns, table
+from localspec.cli.repl.standing import DRAFT_MODEL, guessers
 from localspec.cli.repl.totals import statistics
 from localspec.errors import UsageError
 from localspec.hub import is_repo
@@ -19,8 +21,8 @@ from localspec.options.tables.groups import SPEC
 #: Ways to name an option of speculation that leave out what all of them begin with.
 PREFIXES = ("", "spec-", "spec-draft-", "spec-tree-")
 SHORT = {"depth": "spec-draft-n-max"}
-DRAFT_MODEL = "draft-simple"
 MODES = ("auto", "fixed", "off")
+LEFT = 14  # columns of a drafter's name
 
 
 def set_(front: Front, argument: str) -> None:
@@ -39,7 +41,8 @@ def params(front: Front, argument: str) -> None:
 
 
 def stats(front: Front, argument: str) -> None:
-    front.say(statistics(front.chat.last, front.chat.totals))
+    chat = front.chat
+    front.say(statistics(chat.last, chat.totals, chat.standings(), columns()))
 
 
 def spec(front: Front, argument: str) -> None:
@@ -56,7 +59,7 @@ def spec(front: Front, argument: str) -> None:
         raise UsageError(
             f"/spec {name:.40} is not known or not complete", hint="Use /spec auto, fixed, off or depth 5."
         )
-    front.say(_speculation(chat))
+    front.say("\n".join([_speculation(chat), *table(chat.standings(), columns(), left=LEFT, indent=2)]))
 
 
 def _mode_on(chat: Chat) -> str:
@@ -70,13 +73,12 @@ def _speculation(chat: Chat) -> str:
     asked = spec_params(chat.values)
     if asked.mode == "off":
         return "speculation is off from the next turn on; /spec on brings it back"
-    drafters = chat.types or chat.engine.info.drafters
-    if not drafters:
+    if not chat.drafters:
         return "nothing is loaded that guesses: /spec type suffix, or /draft FILE"
     if asked.depth == 0:
         return "speculation is off: its depth is 0; /spec depth 3 turns it on"
     return (
-        f"speculation is {asked.mode}: {', '.join(drafters)} · depth {asked.depth} · width {asked.width}"
+        f"speculation is {asked.mode}: {', '.join(chat.drafters)} · depth {asked.depth} · width {asked.width}"
         f" · nodes {asked.nodes} · p-min {asked.p_min:g} · accept {asked.accept}"
     )
 
@@ -153,4 +155,4 @@ def _gone(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _drafters(chat: Chat) -> str:
-    return ", ".join(chat.types or chat.engine.info.drafters) or "nothing"
+    return guessers(chat.engine.info, chat.drafters)

@@ -34,6 +34,10 @@ class Terminal(Protocol):
             LineCleared: ctrl-c, with something typed.
         """
 
+    def withdraw(self) -> None:
+        """ctrl-c stopped something: what was typed in the meantime is not sent by itself. It is the
+        draft of the next message, or given up where there is no way to show it; the user is told."""
+
     def copy(self, text: str) -> bool:
         """Puts text into the clipboard; False if this terminal has no way to."""
 

@@ -7,11 +7,23 @@ KEYS: tuple[tuple[str, str], ...] = (
     ("enter", "Sends the message; with /multiline, begins a new line."),
     ("alt-enter, ctrl-j", "A new line. So does enter after a \\ at the end of a line."),
     ('"""', "Begins a message of several lines that ends with the next one."),
-    ("ctrl-c", "Stops the answer; what was shown stays. Twice leaves."),
+    ("ctrl-c", "Stops the answer; what was shown stays, what was typed meanwhile waits at the prompt. Twice leaves."),
     ("ctrl-d", "Leaves; with /multiline, sends what is written."),
     ("ctrl-g, ctrl-x ctrl-e", "Opens the message in $VISUAL or $EDITOR."),
     ("tab", "Completes commands, settings and file names."),
     ("up, ctrl-r", "Earlier messages; searches in them."),
+)
+
+#: The same for a list of all there is.
+KEYS_IN_BRIEF = (
+    "enter sends",
+    "alt-enter a new line",
+    '""" many lines',
+    "ctrl-c stops",
+    "ctrl-d leaves",
+    "ctrl-g the editor",
+    "tab completes",
+    "up earlier messages",
 )
 
 INTRODUCTION = """\
@@ -20,8 +32,9 @@ and never does. A message that begins with a slash is written with two: `//etc i
 
 After each answer a line says how it went: `142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9`. That
 is: tokens, speed, the share of tested guesses that held, the share of all guesses that did, and tokens a step where
-there were guesses. Then how much of the prompt was in the cache already, and why the answer ended if not by itself:
-stopped, cut at `-n`, or the context is full. `/stats` says more.
+there were guesses; and `draft-simple left alone` if a drafter was tried and does not pay. Then how much of the prompt
+was in the cache already, and why the answer ended if not by itself: stopped, cut at `-n`, or the context is full.
+`/stats` says more, and how each drafter stands: in use, on trial, or left alone and why.
 
 Where a conversation outgrows the context, its oldest exchanges are left out, whole, and a line says how many. The
 system message stays."""
@@ -31,7 +44,7 @@ REST = """\
 
 `--simple-io` reads plain lines and writes no escape sequence: for screen readers, and for programs that hold a
 conversation over pipes. A terminal that is called dumb gets the same. A message of several lines stands between two
-`\"\"\"`.
+`\"\"\"`. Lines typed while an answer comes are given up if ctrl-c stops it, and a line says how many.
 
 Without a terminal and without `--simple-io`, standard input is one message, and standard output is its answer. What the
 model thinks first goes to standard error then; on a terminal it stands before the answer, dimmed."""

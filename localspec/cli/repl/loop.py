@@ -60,8 +60,12 @@ class Repl:
         """
         if message.startswith("/") and not message.startswith("//"):
             self._guarded(lambda: self._command(message))
-        else:
-            self._guarded(lambda: self._ask(message.removeprefix("/")))
+            return
+        before = list(self.chat.attachments)
+        self._guarded(lambda: self._ask(message.removeprefix("/")))
+        if message.strip() and before and self.chat.attachments == before:
+            names = ", ".join(one.name for one in before)
+            note(f"still attached, for the next message: {names} (/undo takes the files back)")
 
     def _guarded(self, action: Callable[[], object]) -> None:
         """The prompt survives what goes wrong here."""
@@ -75,6 +79,7 @@ class Repl:
         except KeyboardInterrupt:
             # While a model loads or a file is read, or just before or after an answer: `turn` takes care of those.
             say("\nstopped")
+            self.terminal.withdraw()
         except (Leave, Ending, BrokenPipeError):
             raise
         except Exception as error:  # a fault of ours must not cost the user the evening
@@ -106,12 +111,15 @@ class Repl:
                         self._view.show(last)
         except _Twice:
             self._view.finish(None, limit=limit, guesses=guesses)
+            self.terminal.withdraw()  # or the shell would get it
             raise Leave(ExitCode.INTERRUPTED) from None
         ending = last if isinstance(last, Finished | Failed) else None
         if isinstance(ending, Failed) and ending.kind == EngineDied.__name__:
             self._view.finish(None, limit=limit, guesses=guesses)
             raise EngineDied(ending.message, hint=ending.hint)
-        self._view.finish(ending, limit=limit, guesses=guesses)
+        self._view.finish(ending, limit=limit, guesses=guesses, alone=tuple(self.chat.alone))
+        if self.chat.stopping:
+            self.terminal.withdraw()
         if isinstance(ending, Failed):
             return ending.exit_code
         stopped = ending is not None and ending.reason == "cancelled"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from localspec.cli.diagnostics import fail, printable, say
+from localspec.cli.diagnostics import fail, note, printable, say
 from localspec.cli.output import Output
 from localspec.cli.repl.front import LineCleared
 from localspec.cli.repl.history import History
+from localspec.cli.repl.typeahead import controls_are_shown, forget, waiting
 
 QUOTES = '"""'
 PROMPT, MORE = "> ", ". "
@@ -39,6 +40,12 @@ class PlainTerminal:
             raise
         self._history.add(text)
         return text
+
+    def withdraw(self) -> None:
+        lines = waiting().count(b"\n")
+        forget()
+        if lines:
+            note(f"what was typed in the meantime is not sent: {lines} line{'' if lines == 1 else 's'}")
 
     def copy(self, text: str) -> bool:
         return False
@@ -84,16 +91,15 @@ class PlainTerminal:
         """One line, ``None`` at the end. Lines that are no text are asked for again.
 
         Raises:
-            KeyboardInterrupt: ctrl-c; the terminal has forgotten what was typed.
+            KeyboardInterrupt: ctrl-c; what was typed of the line is forgotten.
         """
         while True:
-            if self._output.terminal:
-                self._output.text(prompt)
-            else:
-                say(prompt, end="")
             try:
-                raw = sys.stdin.buffer.readline()
+                with controls_are_shown():
+                    self._show(prompt)
+                    raw = sys.stdin.buffer.readline()
             except KeyboardInterrupt:
+                forget()
                 say("")
                 raise
             if not raw:
@@ -105,3 +111,9 @@ class PlainTerminal:
             else:
                 self._lines.append(line)
                 return line
+
+    def _show(self, prompt: str) -> None:
+        if self._output.terminal:
+            self._output.text(prompt)
+        else:
+            say(prompt, end="")

@@ -24,6 +24,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.history import History as Past
+from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
@@ -35,6 +36,7 @@ from localspec.cli.repl.completion import Completion
 from localspec.cli.repl.front import LineCleared
 from localspec.cli.repl.history import History
 from localspec.cli.repl.plain import PROMPT, QUOTES
+from localspec.cli.repl.typeahead import draft, waiting
 
 #: Where prompt_toolkit looks for an editor if the environment names none.
 EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
@@ -65,6 +67,7 @@ class PromptTerminal:
         self.multiline = multiline
         self._output = output
         self._quoted = False
+        self._draft = ""
         self._session: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
@@ -81,6 +84,9 @@ class PromptTerminal:
         )
 
     def read(self, default: str = "") -> str | None:
+        if self._draft:
+            note("what was typed in the meantime is not sent: it waits at the prompt")
+        default, self._draft = default or self._draft, ""
         while True:
             self._quoted = False
             try:
@@ -97,6 +103,10 @@ class PromptTerminal:
             if self._quoted:
                 return text.strip().removeprefix(QUOTES).removesuffix(QUOTES).strip("\n")
             return text
+
+    def withdraw(self) -> None:
+        read_ahead = "".join(key.data for key in get_typeahead(self._session.input))
+        self._draft = draft(read_ahead + waiting().decode(errors="ignore"))
 
     def copy(self, text: str) -> bool:
         if not self._output.terminal:

@@ -46,13 +46,21 @@ def edit(front: Front, argument: str) -> None:
 
 def undo(front: Front, argument: str) -> None:
     chat = front.chat
-    if chat.attachments:
+    wanted = _number(argument, "For example /undo 2.")
+    if chat.attachments and not argument:
         names = ", ".join(one.name for one in chat.attachments)
         chat.attachments.clear()
         front.say(f"no longer attached: {names}")
         return
-    question = chat.undo()
-    front.say("there is nothing to take back" if question is None else f"taken back: {_short(question)}")
+    front.say(_taken_back(chat.undo(wanted), wanted))
+
+
+def _taken_back(questions: list[str], wanted: int) -> str:
+    if not questions:
+        return "there is nothing to take back"
+    fewer = f" (there were no more than {len(questions)})" if len(questions) < wanted else ""
+    from_where = f"{len(questions)} exchanges, from " if len(questions) > 1 else ""
+    return f"taken back: {from_where}{_short(questions[0])}{fewer}"
 
 
 def clear(front: Front, argument: str) -> None:
@@ -151,9 +159,9 @@ def context(front: Front, argument: str) -> None:
     files = sum(one.tokens for one in chat.attachments)
     filled = min(WIDTH, round(WIDTH * (used + files) / total))
     gauge = "#" * filled + "-" * (WIDTH - filled)
-    waiting = f", {files} more in attached files" if files else ""
+    waiting = f" ({used} so far, {files} in attached files)" if files else ""
     left = f", {chat.left_out} of them left out" if chat.left_out else ""
-    front.say(f"context [{gauge}] {used}/{total} tokens, {_size(front)}{left}{waiting}")
+    front.say(f"context [{gauge}] {used + files}/{total} tokens{waiting}, {_size(front)}{left}")
 
 
 def tokens(front: Front, argument: str) -> None:
@@ -166,12 +174,12 @@ def _too_far(back: int, there: int, done: str) -> UsageError:
     return UsageError(f"{back} is too far back: {there} were {done}", hint="1 is the last.")
 
 
-def _number(argument: str) -> int:
+def _number(argument: str, hint: str = "1 is the last, 2 the one before.") -> int:
     """How far back; 1 without an argument."""
     if not argument:
         return 1
     if not (argument.isascii() and argument.isdecimal() and len(argument) < 10 and int(argument) > 0):
-        raise UsageError(f"{argument:.20} is not a number", hint="1 is the last, 2 the one before.")
+        raise UsageError(f"{argument:.20} is not a positive number", hint=hint)
     return int(argument)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
+from localspec.cli.repl.layout import flow, table
 from localspec.report import speed
 from localspec.types import Finished, SourceStats, SpecStats
 
@@ -33,7 +34,7 @@ class Totals:
             prompt_s=self.prompt_s + timings.prompt_s,
             timed_tokens=self.timed_tokens + (timings.predicted_n - 1 if timed else 0),
             predicted_s=self.predicted_s + (timings.predicted_s if timed else 0.0),
-            stats=added(self.stats, finished.stats),
+            stats=self.stats + finished.stats,
         )
 
     @property
@@ -42,53 +43,20 @@ class Totals:
         return self.timed_tokens / self.predicted_s if self.predicted_s > 0 else None
 
 
-def added(a: SpecStats, b: SpecStats) -> SpecStats:
-    """Counts and seconds of both."""
-    return SpecStats(
-        steps=a.steps + b.steps,
-        drafted_steps=a.drafted_steps + b.drafted_steps,
-        draft_n=a.draft_n + b.draft_n,
-        tested=a.tested + b.tested,
-        accepted=a.accepted + b.accepted,
-        emitted=a.emitted + b.emitted,
-        cut=a.cut + b.cut,
-        t_draft=a.t_draft + b.t_draft,
-        t_verify=a.t_verify + b.t_verify,
-        t_host=a.t_host + b.t_host,
-        t_plain=a.t_plain + b.t_plain,
-        t_judged=a.t_judged + b.t_judged,
-        accepted_at=_each(a.accepted_at, b.accepted_at),
-        tested_at=_each(a.tested_at, b.tested_at),
-        lengths=_each(a.lengths, b.lengths),
-        by_source=_sources(a.by_source, b.by_source),
-    )
-
-
-def _each(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(x + y for x, y in zip_longest(a, b, fillvalue=0))
-
-
-def _sources(a: tuple[SourceStats, ...], b: tuple[SourceStats, ...]) -> tuple[SourceStats, ...]:
-    sums: dict[str, tuple[int, int]] = {}
-    for one in (*a, *b):
-        drafted, accepted = sums.get(one.name, (0, 0))
-        sums[one.name] = (drafted + one.draft_n, accepted + one.accepted)
-    return tuple(SourceStats(name, *counts) for name, counts in sums.items())
-
-
-def statistics(last: Finished | None, totals: Totals) -> str:
-    """What /stats shows: the last answer, and the session."""
+def statistics(last: Finished | None, totals: Totals, standings: Sequence[tuple[str, str]], width: int) -> str:
+    """What /stats shows: the last answer, the session, and how each drafter stands."""
+    drafters = ["drafters", *table(standings, width, left=16, indent=2)] if standings else []
     if last is None:
-        return "nothing was answered yet"
+        return "\n".join(["nothing was answered yet", *drafters])
     timings = last.timings
     answer = [f"{len(last.ids)} tok", *_speed(timings.tokens_per_second), f"first after {timings.ttft_s:.2f} s"]
     prompt = _prompt(timings.prompt_n, timings.cache_n, timings.prompt_s)
-    parts = ["last answer", *_rows(answer, prompt, last.stats)]
+    parts = ["last answer", *_rows(answer, prompt, last.stats, width)]
     if totals.answers > 1:
         answers = [f"{totals.tokens} tok", *_speed(totals.tokens_per_second)]
         prompts = _prompt(totals.prompt_n, totals.cache_n, totals.prompt_s)
-        parts += [f"session of {totals.answers} answers", *_rows(answers, prompts, totals.stats)]
-    return "\n".join(parts)
+        parts += [f"session of {totals.answers} answers", *_rows(answers, prompts, totals.stats, width)]
+    return "\n".join(parts + drafters)
 
 
 def _prompt(tokens: int, reused: int, seconds: float) -> list[str]:
@@ -99,7 +67,7 @@ def _speed(rate: float | None) -> list[str]:
     return [] if rate is None else [speed(rate)]
 
 
-def _rows(answer: list[str], prompt: list[str], stats: SpecStats) -> list[str]:
+def _rows(answer: list[str], prompt: list[str], stats: SpecStats, width: int) -> list[str]:
     rows = [("answer", answer), ("prompt", prompt)]
     if stats.alpha is None or stats.acceptance is None or stats.mean_length is None:
         rows.append(("guesses", ["nothing was drafted"]))
@@ -117,19 +85,7 @@ def _rows(answer: list[str], prompt: list[str], stats: SpecStats) -> list[str]:
         rows.append(("steps", [guessed, f"{stats.tokens_per_step:.2f} tok each"]))
     times = {"draft": stats.t_draft, "verify": stats.t_verify, "host": stats.t_host}
     rows.append(("time", [f"{name} {seconds:.2f} s" for name, seconds in times.items()]))
-    return [line for name, parts in rows if parts for line in _wrapped(f"  {name:<10}", parts)]
-
-
-def _wrapped(head: str, parts: list[str]) -> list[str]:
-    """A row of at most 80 columns, gone on with below where it is longer."""
-    lines = [head]
-    for part in parts:
-        more = part if lines[-1].isspace() or lines[-1] == head else f" · {part}"
-        if len(lines[-1] + more) > 80:
-            lines.append(" " * len(head))
-            more = part
-        lines[-1] += more
-    return lines
+    return [line for name, parts in rows if parts for line in flow(f"  {name:<10}", parts, width)]
 
 
 def _depths(stats: SpecStats) -> list[str]:

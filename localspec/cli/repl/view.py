@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from localspec.cli.diagnostics import dim, fail, has_colour, note, say
 from localspec.cli.output import Output
@@ -45,8 +46,8 @@ class View:
         elif isinstance(event, Notice):
             note(event.text)
 
-    def finish(self, last: Finished | Failed | None, *, limit: int, guesses: bool) -> None:
-        """The end of an answer; ``None``: it broke off."""
+    def finish(self, last: Finished | Failed | None, *, limit: int, guesses: bool, alone: Sequence[str] = ()) -> None:
+        """The end of an answer; ``None``: it broke off. ``alone``: drafters that are not asked."""
         self._end_progress()
         self._pieces.end(line=True)
         self._answering = False
@@ -55,7 +56,7 @@ class View:
         if isinstance(last, Finished) and last.reason == "cancelled" and not last.ids:
             note("stopped before the answer began: the question is left out (arrow up brings it back)")
         elif isinstance(last, Finished) and self._timings:
-            line = status_line(last, limit=limit, guesses=guesses)
+            line = status_line(last, limit=limit, guesses=guesses, alone=alone)
             say(dim(line, on=self._colour_err))
         elif isinstance(last, Failed):
             fail(last.message, last.hint)

@@ -155,7 +155,8 @@ CONTEXT_OPTIONS = (
         ("--swa-full",),
         bool,
         True,
-        "Keep a sliding-window cache whole (llama.cpp: off); off = less memory, and drafts are chains.",
+        "Keep a sliding-window cache whole (llama.cpp: off); off = less memory, and drafts are chains. --dump-load"
+        " shows its size.",
         CONTEXT,
         negations=("--no-swa-full",),
         env=("LLAMA_ARG_SWA_FULL",),

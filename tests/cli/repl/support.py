@@ -119,6 +119,7 @@ class Typed:
         self.defaults: list[str] = []
         self.copied: list[str] = []
         self.clipboard = True
+        self.withdrawn = 0
 
     def read(self, default: str = "") -> str | None:
         self.defaults.append(default)
@@ -128,6 +129,9 @@ class Typed:
         if isinstance(line, BaseException):
             raise line
         return line
+
+    def withdraw(self) -> None:
+        self.withdrawn += 1
 
     def copy(self, text: str) -> bool:
         if self.clipboard:

@@ -41,11 +41,27 @@ def test_the_page_about_the_chat_is_fresh() -> None:
     assert page.read_text("utf-8").endswith(f"\n\n{commands.reference()}\n")
 
 
-def test_help_lists_all_commands_in_80_columns(capsys: Said) -> None:
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_help_fits_a_terminal_of_24_rows(capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr(commands, "columns", lambda: width)
     said = take(chat(), capsys, "/help")
-    assert all(f"/{command.name}" in said for command in commands.COMMANDS)
-    assert max(map(len, said.splitlines())) <= 80
+    assert all(f"/{command.name} {command.brief}" in said for command in commands.COMMANDS)
+    assert max(map(len, said.splitlines())) <= width
+    assert len(said.splitlines()) <= 22
+
+
+def test_help_explains_a_command_a_group_and_the_keys(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "columns", lambda: 60)
     assert take(chat(), capsys, "/help quit").startswith("/exit (also /quit, /bye): Leaves.")
+    for topic in commands.topics():
+        lines = take(chat(), capsys, f"/help {topic}").splitlines()
+        assert max(map(len, lines)) <= 60
+        assert "no command" not in lines[0]
+    said = take(chat(), capsys, "/help files")
+    assert all(f"/{command.name} " in said for command in commands.FILES)
+    assert "/undo" not in said
+    assert "ctrl-c  " in take(chat(), capsys, "/help keys")
+    assert len(commands.topics()) == len(set(commands.topics()))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +123,17 @@ def test_undo_takes_back_files_first_then_exchanges(capsys: Said) -> None:
     assert "taken back: c" in take(one, capsys, "/undo")
     assert "taken back: a b" in take(one, capsys, "/undo")
     assert "nothing to take back" in take(one, capsys, "/undo")
+
+
+def test_undo_takes_back_as_many_as_asked(capsys: Said) -> None:
+    one = chat()
+    one.start(Conversation("sys", messages(*"abcdefgh")))
+    assert take(one, capsys, "/undo 2") == "taken back: 2 exchanges, from e\n"
+    assert contents(one) == list("abcd")
+    one.attach([("file", "x")])
+    assert take(one, capsys, "/undo 9") == "taken back: 2 exchanges, from a (there were no more than 2)\n"
+    assert (contents(one), len(one.attachments)) == ([], 1)
+    assert take(one, capsys, "/undo 1") == "there is nothing to take back\n"
 
 
 def test_clear_keeps_the_system_message(capsys: Said) -> None:
@@ -230,6 +257,15 @@ def test_ctx_and_tokens(capsys: Said) -> None:
     assert take(one, capsys, "/tokens") == "0 tokens\n"
 
 
+def test_the_gauge_and_the_number_speak_of_the_same_tokens(capsys: Said) -> None:
+    one = chat(system="s" * 56)
+    (file,) = one.attach([("file", "x" * 180)])
+    said = take(one, capsys, "/ctx")
+    gauge, rest = said.removeprefix("context [").split("] ")
+    assert rest == f"{56 + file.tokens}/512 tokens (56 so far, {file.tokens} in attached files), 0 exchanges\n"
+    assert gauge.count("#") == round(20 * (56 + file.tokens) / 512) > round(20 * 56 / 512)
+
+
 # Settings
 
 
@@ -246,7 +282,7 @@ def test_set_takes_the_flags_names(capsys: Said, name: str) -> None:
     [
         ("/set tmp 1", "Did you mean temp?"),
         ("/set temp hot", "is not a number"),
-        ("/set temp -1", "out of range. It takes at least 0"),
+        ("/set top-p 1.5", "out of range. It takes 0 to 1"),
         ("/set top-k 1.5", "is not an integer"),
         ("/set ignore-eos maybe", "is not true or false"),
         ("/set stop 'a", "Close the quotes"),
@@ -259,8 +295,11 @@ def test_set_takes_the_flags_names(capsys: Said, name: str) -> None:
         ("/spec depth", "not complete"),
         ("/think maybe", "is not possible"),
         ("/multiline maybe", "neither on nor off"),
-        ("/edit x", "is not a number"),
-        ("/edit 0", "is not a number"),
+        ("/edit x", "is not a positive number"),
+        ("/edit 0", "is not a positive number"),
+        ("/undo x", "x is not a positive number. For example /undo 2."),
+        ("/undo 0", "is not a positive number"),
+        ("/undo -1", "is not a positive number"),
     ],
 )
 def test_mistakes_change_nothing(capsys: Said, line: str, said: str) -> None:
@@ -383,7 +422,9 @@ def test_draft_models_come_and_go(capsys: Said, tmp_path: Path) -> None:
 
 def test_stats(capsys: Said) -> None:
     one = chat(n_predict=40)
-    assert "nothing was answered yet" in take(one, capsys, "/stats")
+    said = take(one, capsys, "/stats")
+    assert said.startswith("nothing was answered yet\ndrafters\n")
+    assert "  ngram-simple    in use: no guess in the last answer" in said
     take(one, capsys, "abcabc")
     first = take(one, capsys, "/stats")
     assert "by source ngram-simple" in first

@@ -13,8 +13,8 @@ from localspec.cli.repl.front import Leave, LineCleared
 from localspec.cli.repl.view import left_out
 from localspec.errors import ExitCode
 from localspec.report import status_line
-from localspec.types import Finished, SpecStats, Timings
-from tests.cli.repl.support import chat, contents, repl
+from localspec.types import Finished, SourceStats, SpecStats, Timings
+from tests.cli.repl.support import chat, contents, engine, repl, typed
 
 Said = pytest.CaptureFixture[str]
 
@@ -37,11 +37,13 @@ def test_the_first_ctrl_c_stops_and_the_second_leaves(capsys: Said) -> None:
     front = repl(one)
     assert front.turn(pressing(one.ask("abc"), 1)) == ExitCode.INTERRUPTED
     assert "· stopped" in capsys.readouterr().err
+    assert typed(front).withdrawn == 1
     kept = contents(one)
     assert len(kept) == 2
     with pytest.raises(Leave) as leave:
         front.turn(pressing(one.ask("def"), 2))
     assert leave.value.code == ExitCode.INTERRUPTED
+    assert typed(front).withdrawn == 2  # the shell does not get what was typed ahead
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -73,6 +75,26 @@ def test_ctrl_c_in_a_command_comes_back_to_the_prompt(capsys: Said, monkeypatch:
     assert "stopped" in capsys.readouterr().err
 
 
+def test_what_was_typed_ahead_is_sent_unless_ctrl_c_was_pressed() -> None:
+    one = chat()
+    front = repl(one, "abc", "def")
+    assert front.run(None) == 0
+    assert (contents(one)[::2], typed(front).withdrawn) == (["abc", "def"], 0)
+
+
+def test_a_file_that_stays_attached_is_named(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = chat(engine(n_ctx=512))
+    one.attach([("notes.txt", "x" * 300)])
+    repl(one).take("y" * 300)
+    said = capsys.readouterr().err.splitlines()
+    assert "511 fit" in said[0]
+    assert said[1:] == ["localspec: still attached, for the next message: notes.txt (/undo takes the files back)"]
+    repl(one).take("   ")
+    repl(one).take("abc")
+    assert "still attached" not in capsys.readouterr().err
+    assert one.attachments == []
+
+
 def test_dropped_exchanges_in_words() -> None:
     assert left_out(LeftOut(2, 5)) == "the 2 oldest exchanges no longer fit and are left out (2 of 5)"
     assert left_out(LeftOut(1, 5)) == "the oldest exchange no longer fits and is left out (1 of 5)"
@@ -101,6 +123,22 @@ def test_the_status_line() -> None:
     stats = SpecStats(steps=75, drafted_steps=72, draft_n=294, tested=269, accepted=210)
     line = status_line(finished("stop", 123, stats))
     assert line == "123 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9"
+
+
+@pytest.mark.parametrize(
+    ("sources", "alone", "part"),
+    [
+        ([], ["draft-simple"], "tok/s · nothing drafted · draft-simple left alone"),
+        ([("suffix", 9)], ["draft-simple"], "length 2.0 · from suffix · draft-simple left alone"),
+        ([("draft-simple", 9)], ["draft-simple"], "length 2.0 · draft-simple tried and left alone"),
+        ([("draft-simple", 5), ("suffix", 4)], [], "length 2.0"),
+    ],
+)
+def test_the_status_line_names_who_is_left_alone(sources: list[tuple[str, int]], alone: list[str], part: str) -> None:
+    by_source = tuple(SourceStats(name, n, 1) for name, n in sources)
+    some = bool(sources)
+    stats = SpecStats(9, 9 * some, 9 * some, 9 * some, 9 * some, by_source=by_source)
+    assert status_line(finished("stop", 20, stats), alone=alone).endswith(part)
 
 
 @pytest.fixture(autouse=True)

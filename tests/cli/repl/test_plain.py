@@ -167,7 +167,7 @@ def test_lines_of_a_message_that_breaks_off_are_in_the_history(
                 raise line  # type: ignore[misc]
             return line
 
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Typed()))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Typed(), isatty=lambda: False))
     terminal = PlainTerminal(Output(), History(tmp_path / "history"), multiline=False)
     with pytest.raises(LineCleared if ending is KeyboardInterrupt else Ending):
         terminal.read()

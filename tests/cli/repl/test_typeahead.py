@@ -1,0 +1,107 @@
+"""Keys pressed while an answer comes, and what a ctrl-c makes of them."""
+
+from __future__ import annotations
+
+import termios
+from pathlib import Path
+
+import pytest
+
+from localspec.cli.repl.typeahead import draft
+from tests.cli.support import TAKEN, Terminal, plain
+
+FAKE = "tests.cli.repl.fake_main"
+CHAT = ("chat", "-m", "slow.gguf", "-s", "3", "-n", "300", "--ignore-eos")
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("one\rtwo\r", "one\ntwo"),
+        ("one\r\ntwo", "one\ntwo"),
+        ("abx\x7fc\b\x7f\x7f\x7f\x7fd", "d"),
+        ("a\x1b[Ab\x1b[1;5Cc\x1bOPd\x1b[200~e\rf\x1b[201~", "abcde\nf"),
+        ("\x04\x15\r\r", ""),
+        ("h\u00e9 \u6f22\t!", "h\u00e9 \u6f22\t!"),
+        ("a\x1b", "a"),
+    ],
+)
+def test_a_draft_is_what_the_keys_would_have_written(typed: str, text: str) -> None:
+    assert draft(typed) == text
+
+
+def chat(tmp_path: Path, *more: str, term: str = "xterm") -> Terminal:
+    return Terminal(*CHAT, *more, module=FAKE, env={"XDG_STATE_HOME": str(tmp_path), "TERM": term})
+
+
+def test_after_ctrl_c_lines_typed_ahead_are_a_draft(tmp_path: Path) -> None:
+    """They are not sent, one of them takes no file along, and enter sends all of them at once."""
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        terminal.send(b"abc\r")
+        terminal.until(TAKEN)
+        terminal.until(b"k")
+        terminal.send(b"first line\rsecond line\r")
+        terminal.send(b"\x03")
+        stopped = plain(terminal.prompt())
+        assert "stopped" in stopped
+        assert "^C" not in stopped
+        assert "it waits at the prompt" in stopped
+        assert "second line" in plain(terminal.until(b"second line"))
+        terminal.send(b"\r")
+        terminal.until(TAKEN)
+        terminal.until(b"k")
+        terminal.send(b"\x03")
+        terminal.prompt()
+        terminal.send(b"/ctx\r")
+        terminal.until(b", 2 exchanges")
+        terminal.prompt()
+        terminal.send(b"/edit\r")
+        assert "first line" in plain(terminal.until(b"second line"))
+        terminal.process.kill()
+
+
+def test_a_draft_has_what_the_prompt_had_read_already(tmp_path: Path) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        terminal.send(b"abc\rnext one\r")  # one read for both
+        terminal.until(TAKEN)
+        terminal.until(b"k")
+        terminal.send(b"\x03")
+        assert "waits at the prompt" in plain(terminal.prompt())
+        terminal.until(b"next one")
+        terminal.process.kill()
+
+
+def test_a_simple_terminal_drops_lines_typed_ahead_and_says_how_many(tmp_path: Path) -> None:
+    with chat(tmp_path, term="dumb") as terminal:
+        before = terminal.modes()
+        terminal.until(b"> ")
+        assert local(terminal) & termios.ECHOCTL
+        terminal.send(b"abc\n")
+        terminal.until(b"k")
+        assert not local(terminal) & termios.ECHOCTL
+        terminal.send(b"one\ntwo\nhal")
+        terminal.until(b"hal")
+        terminal.send(b"\x03")
+        stopped = terminal.until(b"> ").decode()
+        assert "what was typed in the meantime is not sent: 2 lines" in stopped
+        assert "^C" not in stopped
+        terminal.send(b"/ctx\n")
+        terminal.until(b", 1 exchange")
+        terminal.until(b"> ")
+        terminal.send(b"half a line\x03")
+        terminal.until(b"leaves")
+        terminal.until(b"> ")
+        terminal.send(b"/ctx\n")  # nothing of the half line is before it
+        terminal.until(b", 1 exchange")
+        terminal.until(b"> ")
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+        assert terminal.modes() == before
+
+
+def local(terminal: Terminal) -> int:
+    flags = terminal.modes()[3]
+    assert isinstance(flags, int)
+    return flags
