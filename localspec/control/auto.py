@@ -36,6 +36,7 @@ _PLAIN_AT_FIRST = 8  # until it is known what a plain one takes
 _FAR = 0.3  # share of a row's price under which a guess is not made
 _READ = 0.2  # a token of prompt takes so much of a pass
 _FADE = 0.97
+_SLOWEST = 1.5  # times the expected: what a pass takes beyond that says nothing
 
 
 @dataclass(slots=True)
@@ -219,16 +220,18 @@ class AutoController:
             return
         change = self._curve.change(record.rows, len(walks))
         settled = self._curve.settled(record.rows)
+        step_s = record.step_s - self._stall(record, settled)
         self._curve.observe(record.rows, record.wall_s)
         kind: Kind = "guessed" if record.rows > len(walks) else "asked" if record.draft_s else "plain"
         self._learn_host(kind, max(record.step_s - record.wall_s - sum(record.draft_s.values()), 0.0))
         tokens = sum(len(walk.tokens) for walk in walks)
         self._tokens = self._tokens * _FADE + tokens
-        self._seconds = self._seconds * _FADE + record.step_s
-        self._ledger.add(tokens, record.step_s, tokens * self._plain_s, sharers=len(walks), kind=kind, settled=settled)
+        self._seconds = self._seconds * _FADE + step_s
+        plain_s = tokens * self._plain_s if kind == "guessed" else step_s - self._vain(kind, record, settled)
+        self._ledger.add(tokens, step_s, plain_s, sharers=len(walks), kind=kind, settled=settled)
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
-        net = (tokens - record.step_s / self._plain_s) / len(walks)
+        net = (tokens - step_s / self._plain_s) / len(walks)
         rows = self._rate * (change + self._extra(record.rows - len(walks))) / len(walks)
         for walk in walks:
             chat = self._chats.get(walk.seq)
@@ -236,9 +239,21 @@ class AutoController:
                 chat.since_plain = 0 if kind == "plain" and settled else chat.since_plain + 1
                 self._learn(chat, walk, record.draft_s, net, rows)
 
+    def _stall(self, record: PassRecord, settled: bool) -> float:
+        """Seconds that a pass took beyond all reason. On a busy machine some take ten times as long, and the long ones
+        of many rows are hit most: no decision of ours is worth that much, for good or ill."""
+        expected = self._curve.seconds(record.rows) + (0.0 if settled else self._curve.change_s)
+        return max(record.wall_s - _SLOWEST * expected, 0.0) if expected else 0.0
+
+    def _vain(self, kind: Kind, record: PassRecord, settled: bool) -> float:
+        """Seconds of a step without guesses that a plain one would not have taken. Whatever else made it slow was none
+        of our doing."""
+        asking = self._host[kind] - self._host["plain"] + sum(record.draft_s.values())
+        return max(asking, 0.0) + (0.0 if settled else self._curve.change_s)
+
     def _learn_host(self, kind: Kind, seconds: float) -> None:
         known = self._host
-        known[kind] += 0.1 * (seconds - known[kind]) if known[kind] else seconds
+        known[kind] += 0.1 * (min(seconds, 2 * known[kind]) - known[kind]) if known[kind] else seconds
         # What was never seen is taken for what is nearest to it.
         known["asked"] = known["asked"] or known["plain"]
         known["guessed"] = known["guessed"] or known["asked"]

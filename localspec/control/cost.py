@@ -45,12 +45,17 @@ class CostCurve:
             self._bases.append(self._base(len(self._bases)))
         return self._bases[rows] * self._shape.get(rows, 1.0) * self._level
 
+    @property
+    def change_s(self) -> float:
+        """Seconds that a pass takes longer after one of another number of rows."""
+        return self._change_s * self._level
+
     def change(self, rows: int, home: int) -> float:
         """Seconds that a pass of so many rows costs for being of another number than the last one, beyond a pass of
         ``home`` rows. Who leaves home pays for the way back too, and goes home for nothing."""
         if rows in (home, self._rows):
             return 0.0
-        return (2 if self._rows == home else 1) * self._change_s * self._level
+        return (2 if self._rows == home else 1) * self.change_s
 
     def settled(self, rows: int) -> bool:
         """Whether a pass of so many rows comes after one of as many."""
@@ -59,7 +64,7 @@ class CostCurve:
     def observe(self, rows: int, seconds: float) -> None:
         """One pass."""
         if not self.settled(rows):
-            seconds = max(seconds - self._change_s * self._level, 0.0)
+            seconds = max(seconds - self.change_s, 0.0)
         if not self._points:
             self._points[rows] = seconds
         expected = max(self.seconds(rows), 1e-9)

@@ -108,10 +108,11 @@ def run(
     host: float = 0.03,
     noise: float = 0.0,
     change: float = 0.0,
+    stalls: float = 0.0,
     seed: int = 0,
 ) -> Run:
     """Decodes ``n`` tokens. A pass of one row takes ``curve(1)`` seconds, a step ``host`` more, a pass of another
-    number of rows than the one before ``change`` more."""
+    number of rows than the one before ``change`` more, a share of ``stalls`` thirty times as long."""
     rng = random.Random(seed)
     at, rows = 0, 1
     costly = frozenset(name for name, one in sources.items() if one.pass_s)
@@ -130,6 +131,7 @@ def run(
                 proposals[name] = tree
         tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(at)
         wall = curve(len(tree)) * rng.lognormvariate(0, noise) + change * (len(tree) != rows)
+        wall *= 30 if stalls and rng.random() < stalls else 1
         rows = len(tree)
         tokens: list[int] = []
         node = 0

@@ -78,6 +78,24 @@ def test_small_costs_are_seen_too(text: str, curve: str, ask: float, change: flo
     assert auto.worst_window(plain / N, span=256, start=64) >= 0.97
 
 
+@pytest.mark.parametrize("text", ["copy", "list"])
+def test_a_pass_that_was_held_up_is_nobodys_fault(text: str) -> None:
+    """One in twelve takes thirty times as long, as on a machine with more to do: guesses go on as before."""
+    calm, busy = (
+        run(
+            AutoController(CostCurve({n: CURVES["Q4_1"](n) for n in (1, 2, 4, 8, 16)})),
+            {"ngram": source(TEXTS[text][1], 8, has=TEXTS[text][2])},
+            CURVES["Q4_1"],
+            N,
+            spec=AUTO,
+            noise=0.03,
+            stalls=stalls,
+        )
+        for stalls in (0.0, 0.08)
+    )
+    assert len(busy.steps) < 1.1 * len(calm.steps) < 0.95 * N
+
+
 def test_it_learns_the_curve_where_none_was_measured() -> None:
     mine = sources("copy", "F16", seed=3)
     plain = run(FixedController(), {}, CURVES["F16"], N, spec=fixed(0)).seconds
