@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from localspec.control import Controller, Limits, PassRecord, Price, Walk, Wish
 from localspec.spec.tree import TokenTree
@@ -98,21 +99,36 @@ class Run:
         return span * plain_s / max(spans)
 
 
+class Guesser(Protocol):
+    """What guesses on a trace: over the token of position ``at``. Seconds of an ask, and of a level if it costs
+    passes."""
+
+    @property
+    def pass_s(self) -> float: ...
+
+    @property
+    def ask_s(self) -> float: ...
+
+    def propose(self, name: str, at: int, price: Price) -> TokenTree: ...
+
+
 def run(
     controller: Controller,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, Guesser],
     curve: Callable[[int], float],
     n: int,
     *,
     spec: SpecParams,
+    text: Sequence[int] = range(1 << 20),
     host: float = 0.03,
     noise: float = 0.0,
     change: float = 0.0,
     stalls: float = 0.0,
     seed: int = 0,
 ) -> Run:
-    """Decodes ``n`` tokens. A pass of one row takes ``curve(1)`` seconds, a step ``host`` more, a pass of another
-    number of rows than the one before ``change`` more, a share of ``stalls`` thirty times as long."""
+    """Decodes ``n`` tokens of ``text``, whose first is pending. A pass of one row takes ``curve(1)`` seconds, a step
+    ``host`` more, a pass of another number of rows than the one before ``change`` more, a share of ``stalls`` thirty
+    times as long."""
     rng = random.Random(seed)
     at, rows = 0, 1
     costly = frozenset(name for name, one in sources.items() if one.pass_s)
@@ -125,18 +141,18 @@ def run(
         for name, price in sorted(prices.items(), key=lambda item: item[1].until < math.inf):
             if any(prices[other].brought(tree) >= price.until for other, tree in proposals.items()):
                 continue
-            tree = sources[name].propose(name, at, price)
+            tree = price.limits.fit(sources[name].propose(name, at, price))
             draft_s[name] = sources[name].pass_s * max(tree.draft_n, 1) if name in costly else sources[name].ask_s
             if tree.draft_n:
                 proposals[name] = tree
-        tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(at)
+        tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(text[at])
         wall = curve(len(tree)) * rng.lognormvariate(0, noise) + change * (len(tree) != rows)
         wall *= 30 if stalls and rng.random() < stalls else 1
         rows = len(tree)
         tokens: list[int] = []
         node = 0
         while True:
-            token = at + len(tokens) + 1
+            token = text[at + len(tokens) + 1]
             tokens.append(token)
             child = tree.children[node].get(token)
             if child is None:
