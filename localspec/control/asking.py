@@ -51,6 +51,7 @@ class Arm:
     burst: int = _BURST  # steps left of a trial, in which it is asked whatever is known
     asks: int = 0  # since it was switched on
     wait: int = _FIRST_WAIT
+    longest: int = _LAST_WAIT
     idle: int = 0  # tokens since it was last asked
 
     @property
@@ -77,14 +78,18 @@ class Arm:
             if gain <= 0 or (self.asks > _FEW and self.net < 0):
                 self.on = False
                 self._back_off()
-            elif self.asks > 10 * _FEW:
-                self.wait = _FIRST_WAIT
+            elif self.asks > 4 * _FEW:  # what paid once may pay again
+                self.wait, self.longest = _FIRST_WAIT, 4 * _FIRST_WAIT
         elif self.idle == 0:  # a trial is over
-            self.on, self.asks = gain > _MARGIN, 0
-            if not self.on:
+            self.on = gain > _MARGIN
+            if self.on:
+                self.asks = 0
+            elif self.net > 0:  # what was seen before weighs it down: it may go on while it loses nothing
+                self.burst = _BURST
+            else:
                 self._back_off()
         elif self.idle >= self.wait and may_try:
-            self.burst = _BURST
+            self.burst, self.asks = _BURST, 0
 
     def trial(self, pass_s: float) -> float:
         """Seconds that the passes of a trial take."""
@@ -96,8 +101,8 @@ class Arm:
 
     def heir(self) -> Arm:
         """What another conversation starts from: all that is known, none of it certain."""
-        return Arm(4 * self.alpha, 4.0, on=self.on, burst=self.burst, wait=self.wait, idle=1)
+        return Arm(4 * self.alpha, 4.0, on=self.on, burst=self.burst, wait=self.wait, longest=self.longest, idle=1)
 
     def _back_off(self) -> None:
         self.idle = 1
-        self.wait = min(2 * self.wait, _LAST_WAIT)
+        self.wait = min(2 * self.wait, self.longest)
