@@ -135,6 +135,7 @@ class TextDrafter:
     """What drafters have in common that read nothing but the text of their own conversation, when they are asked: they
     cost no passes, keep up with nothing, and have nothing to interrupt."""
 
+    name: str
     needs: tuple[int, ...] = ()
     costs_passes = False
 
