@@ -93,6 +93,9 @@ def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, se
     got = alone(target, wish, MIXES[mix](target, seed, noise))
     assert got.told == alone(fake(n_vocab, seed=seed), plain(wish)).told
     assert not got.notices
+    booked = got.stats.by_source
+    assert sum(one.draft_n for one in booked) == got.stats.draft_n, "a guess of several is booked once"
+    assert sum(one.accepted for one in booked) == got.stats.accepted
 
 
 @pytest.mark.parametrize("mix", ["draft", "ngram-simple", "both", "texts"])
