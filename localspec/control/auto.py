@@ -260,11 +260,11 @@ class AutoController:
             else:
                 chat.arms[name].idle += n
         row = rows / max(walk.verified.draft_n, 1)
-        held = Counter(_sources_of_held(walk))
+        won = Counter(_sources_of_held(walk))
         made = Counter(walk.verified.sources[1:])
         for name, watch in chat.watches.items():
             if name in asked:
-                watch.asked(held[name] - made[name] * row)
+                watch.asked(won[name] - made[name] * row)
         for name, tree in walk.proposals.items():
             held, tried = self._beliefs[name].learn(walk.seq, tree, walk.tokens)
             if (arm := chat.arms.get(name)) is not None:

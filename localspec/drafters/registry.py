@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from localspec.drafters.base import Drafter
+from localspec.drafters.lookahead import NAME as LOOKAHEAD
+from localspec.drafters.lookahead import Lookahead
 from localspec.drafters.ngram import NAME as SIMPLE
 from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.drafters.ngram_map import MAP_K, MAP_K4V, NgramMapK, NgramMapK4V
@@ -29,4 +31,5 @@ MAKERS: Mapping[str, Maker] = {
     SIMPLE: lambda options: [NgramSimple(options.ngram_simple)],
     MAP_K: lambda options: [NgramMapK(options.ngram_map_k)],
     MAP_K4V: lambda options: [NgramMapK4V(options.ngram_map_k4v)],
+    LOOKAHEAD: lambda options: [Lookahead()],
 }

@@ -7,14 +7,13 @@ of the text matches, the further ahead is guessed.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from localspec.control.price import Price
 from localspec.drafters.automaton import SuffixAutomaton
 from localspec.drafters.base import Ask, Draft, TextDrafter
-from localspec.spec.tree import TokenTree
+from localspec.drafters.best_first import grow
 
 NAME = "suffix"
 
@@ -60,7 +59,8 @@ class Suffix(TextDrafter):
                 break
             if automaton.followers(state):
                 depth = min(ask.price.limits.depth, max(int(self._options.factor * length), 1))
-                return Draft(_tree(automaton, state, length, ask.tokens[-1], depth, ask.price))
+                children = partial(continuations, automaton)
+                return Draft(grow(ask.tokens[-1], depth, ask.price, NAME, (state, length), children))
         return Draft.nothing(ask)
 
     def _caught_up(self, past: _Past, tokens: Sequence[int]) -> SuffixAutomaton:
@@ -79,30 +79,14 @@ class Suffix(TextDrafter):
         self._pasts.clear()
 
 
-def _tree(automaton: SuffixAutomaton, state: int, length: int, pending: int, depth: int, price: Price) -> TokenTree:
-    """Continuations of ``state``, the likeliest first, until the nodes or what pays runs out.
+def continuations(automaton: SuffixAutomaton, at: tuple[int, int]) -> Iterator[tuple[int, float, tuple[int, int]]]:
+    """What followed a run, given as (state, length of the match).
 
     A child's score is its share of the times the run occurred, less one unit of doubt for every token that matched: a
-    single match of length L is believed to L / (L + 1). The first level is proposed at any price: whether such guesses
-    hold is learnt for free.
+    single match of length L is believed to L / (L + 1).
     """
-    limits = price.limits
-    tokens, parents, scores = [pending], [-1], [1.0]
-    # The likeliest open node first: (-reach, node, state, length of its match, depth).
-    open_nodes = [(-1.0, 0, state, length, 0)]
-    while open_nodes and len(tokens) <= limits.nodes:
-        reach, node, at, matched, level = heapq.heappop(open_nodes)
-        followers = automaton.followers(at)
-        total = sum(times for _, times, _ in followers)
-        for token, times, to in followers[: limits.width]:
-            score = times / total * matched / (matched + 1)
-            believed = -reach * price.believed(score)
-            if score < limits.p_min or (node and not price.pays(believed)):
-                continue
-            tokens.append(token)
-            parents.append(node)
-            scores.append(score)
-            if level + 1 < depth:
-                heapq.heappush(open_nodes, (-believed, len(tokens) - 1, to, matched + 1, level + 1))
-    tree = TokenTree.grown(tokens, parents, scores, ("",) + (NAME,) * (len(tokens) - 1))
-    return tree.top(limits.nodes, limits.leaves)
+    state, matched = at
+    followers = automaton.followers(state)
+    total = sum(times for _, times, _ in followers)
+    for token, times, to in followers:
+        yield token, times / total * matched / (matched + 1), (to, matched + 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask, Drafter
+from localspec.drafters.lookahead import Lookahead
 from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.drafters.ngram_map import NgramMapK, NgramMapK4V
 from localspec.drafters.suffix import Suffix
@@ -22,6 +23,7 @@ TEXT_DRAFTERS: dict[str, Callable[[], Drafter]] = {
     "ngram-simple": lambda: NgramSimple(NgramOptions(size_n=2)),
     "ngram-map-k": lambda: NgramMapK(NgramOptions(size_n=2)),
     "ngram-map-k4v": lambda: NgramMapK4V(NgramOptions(size_n=2)),
+    "lookahead": Lookahead,
 }
 
 
