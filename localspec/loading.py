@@ -147,7 +147,7 @@ class _Loader:
         info = EngineInfo(
             target=str(options.target.path),
             draft=str(options.draft.path) if options.draft is not None else None,
-            drafters=tuple(drafter.name for drafter in drafters),
+            drafters=options.spec_types or (),
             backend="llamacpp",
             n_ctx=target.caps.n_ctx,
             n_ctx_train=target.caps.n_ctx_train,

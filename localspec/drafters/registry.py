@@ -12,7 +12,7 @@ from localspec.drafters.ngram import NAME as SIMPLE
 from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.drafters.ngram_map import MAP_K, MAP_K4V, NgramMapK, NgramMapK4V
 from localspec.drafters.suffix import NAME as SUFFIX
-from localspec.drafters.suffix import Suffix
+from localspec.drafters.suffix import Earlier, Suffix
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class TextOptions:
 Maker = Callable[[TextOptions], list[Drafter]]
 
 MAKERS: Mapping[str, Maker] = {
-    SUFFIX: lambda options: [Suffix()],
+    SUFFIX: lambda options: [Suffix(), Earlier()],
     SIMPLE: lambda options: [NgramSimple(options.ngram_simple)],
     MAP_K: lambda options: [NgramMapK(options.ngram_map_k)],
     MAP_K4V: lambda options: [NgramMapK4V(options.ngram_map_k4v)],

@@ -7,12 +7,12 @@ of the text matches, the further ahead is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from localspec.drafters.automaton import SuffixAutomaton
-from localspec.drafters.base import Ask, Draft, TextDrafter
+from localspec.drafters.automaton import BORDER, Cursor, SuffixAutomaton
+from localspec.drafters.base import EARLIER, Ask, Draft, TextDrafter
 from localspec.drafters.best_first import grow
 
 NAME = "suffix"
@@ -32,6 +32,10 @@ class _Past:
 
     read: int = 0
     automaton: SuffixAutomaton = field(default_factory=SuffixAutomaton)
+
+
+#: For texts that are not the conversation's own: one token that also occurs there says nothing.
+ELSEWHERE = SuffixOptions(min_match=2)
 
 
 class Suffix(TextDrafter):
@@ -54,14 +58,7 @@ class Suffix(TextDrafter):
 
     def _propose(self, ask: Ask) -> Draft:
         automaton = self._caught_up(self._pasts[ask.seq], ask.tokens)
-        for state, length in automaton.matches():
-            if length < self._options.min_match:
-                break
-            if automaton.followers(state):
-                depth = min(ask.price.limits.depth, max(int(self._options.factor * length), 1))
-                children = partial(continuations, automaton)
-                return Draft(grow(ask.tokens[-1], depth, ask.price, NAME, (state, length), children))
-        return Draft.nothing(ask)
+        return _guess(ask, automaton, automaton.matches(), self._options, NAME)
 
     def _caught_up(self, past: _Past, tokens: Sequence[int]) -> SuffixAutomaton:
         for token in tokens[past.read :]:
@@ -77,6 +74,68 @@ class Suffix(TextDrafter):
 
     def close_all(self) -> None:
         self._pasts.clear()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The texts that a request named, and where in them its answer is."""
+
+    texts: Sequence[Sequence[int]]
+    automaton: SuffixAutomaton
+    cursor: Cursor
+
+
+class Earlier(TextDrafter):
+    """``earlier``: what stands in the texts that a request named, such as the answer that is being asked for again.
+    They are forgotten when the request ends."""
+
+    name = EARLIER
+
+    def __init__(self, options: SuffixOptions = ELSEWHERE) -> None:
+        self._options = options
+        self._readings: dict[int, _Reading] = {}
+
+    def open(self, seq: int) -> None:
+        pass
+
+    def close(self, seq: int) -> None:
+        self._readings.pop(seq, None)
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._propose(ask) for ask in asks]
+
+    def _propose(self, ask: Ask) -> Draft:
+        reading = self._readings.get(ask.seq)
+        if reading is None or reading.texts is not ask.earlier:
+            automaton = automaton_of(ask.earlier)
+            reading = self._readings[ask.seq] = _Reading(ask.earlier, automaton, Cursor(automaton))
+        return _guess(ask, reading.automaton, reading.cursor.matches(ask.tokens), self._options, EARLIER)
+
+    def truncate(self, seq: int, n: int) -> None:
+        # That the text is cut to its length says that the request is over; if it is not, the next ask names the texts.
+        self._readings.pop(seq, None)
+
+    def close_all(self) -> None:
+        self._readings.clear()
+
+
+def automaton_of(texts: Iterable[Sequence[int]]) -> SuffixAutomaton:
+    """What occurs in any of the texts."""
+    return SuffixAutomaton(token for text in texts for token in (*text, BORDER))
+
+
+def _guess(
+    ask: Ask, automaton: SuffixAutomaton, matches: Iterable[tuple[int, int]], options: SuffixOptions, source: str
+) -> Draft:
+    """What followed the longest of the ``matches`` that anything followed."""
+    for state, length in matches:
+        if length < options.min_match:
+            break
+        if automaton.followers(state):
+            depth = min(ask.price.limits.depth, max(int(options.factor * length), 1))
+            children = partial(continuations, automaton)
+            return Draft(grow(ask.tokens[-1], depth, ask.price, source, (state, length), children))
+    return Draft.nothing(ask)
 
 
 def continuations(automaton: SuffixAutomaton, at: tuple[int, int]) -> Iterator[tuple[int, float, tuple[int, int]]]:
