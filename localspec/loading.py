@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
-from localspec.drafters.ngram import NgramOptions
+from localspec.drafters.registry import MAKERS, TextOptions
 from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
 from localspec.types import EngineInfo, ModelLoad
 
@@ -39,7 +39,7 @@ __all__ = [
 Progress = Callable[[str, float], bool]
 
 DRAFT_MODEL = "draft-simple"
-SPEC_TYPES = ("none", DRAFT_MODEL, "suffix", "ngram-simple")
+SPEC_TYPES = ("none", DRAFT_MODEL, *MAKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ class EngineOptions:
     ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
     ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
-    ``rpc`` are servers (HOST:PORT) whose devices join this machine's.
+    ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
+    machine's.
     """
 
     target: ModelOptions
@@ -63,7 +64,7 @@ class EngineOptions:
     sequences: int = 1
     tree_nodes: int = 16
     measure: bool = True
-    ngram: NgramOptions = field(default_factory=NgramOptions)
+    by_text: TextOptions = field(default_factory=TextOptions)
     chat_template: str | None = None
     log_file: Path | None = None
     rpc: tuple[str, ...] = ()
@@ -146,7 +147,7 @@ class _Loader:
         info = EngineInfo(
             target=str(options.target.path),
             draft=str(options.draft.path) if options.draft is not None else None,
-            drafters=tuple(drafter.name for drafter in drafters),
+            drafters=options.spec_types or (),
             backend="llamacpp",
             n_ctx=target.caps.n_ctx,
             n_ctx_train=target.caps.n_ctx_train,
@@ -215,18 +216,13 @@ class _Loader:
         return loaded
 
     def _drafters(self, native: Native, target: LlamaTarget) -> list[Drafter]:
-        makers = {"suffix": self._suffix, "ngram-simple": self._ngram, DRAFT_MODEL: self._draft_model}
-        return [makers[name](native, target) for name in self._options.spec_types or ()]
-
-    def _suffix(self, native: Native, target: LlamaTarget) -> Drafter:
-        from localspec.drafters.suffix import Suffix
-
-        return Suffix()
-
-    def _ngram(self, native: Native, target: LlamaTarget) -> Drafter:
-        from localspec.drafters.ngram import NgramSimple
-
-        return NgramSimple(self._options.ngram)
+        drafters: list[Drafter] = []
+        for name in self._options.spec_types or ():
+            if name == DRAFT_MODEL:
+                drafters.append(self._draft_model(native, target))
+            else:
+                drafters += MAKERS[name](self._options.by_text)
+        return drafters
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
         from localspec.backends.llamacpp import LlamaTarget

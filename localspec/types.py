@@ -97,7 +97,9 @@ class GenerationRequest:
     until the context is full. ``logprobs = k`` asks for the target's log-probability (before temperature and
     filters) of each token and of its k best rivals. ``trace`` adds target probabilities and the verified
     tree to every event. ``template_kwargs`` are more variables for the chat template: names and JSON values. If the
-    last of ``messages`` is an assistant's, it is gone on with.
+    last of ``messages`` is an assistant's, it is gone on with. ``draft_from`` are texts that the answer may repeat in
+    part, such as the one it replaces: guesses are made from them (with ``suffix``, under the name ``earlier``), the
+    answer is the same, and they are forgotten when it is over.
     """
 
     prompt: str | None = None
@@ -111,6 +113,7 @@ class GenerationRequest:
     logprobs: int | None = None
     trace: bool = False
     template_kwargs: tuple[tuple[str, object], ...] = ()
+    draft_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         given = [x for x in (self.prompt, self.tokens, self.messages) if x is not None]

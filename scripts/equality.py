@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from localspec.drafters.registry import MAKERS
 from localspec.engine import Engine
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.types import Failed, Finished, GenerationRequest, Message, SamplingParams, SpecParams
@@ -94,8 +95,7 @@ def main() -> None:
     base = EngineOptions(model(args.target), n_ctx=2560, n_batch=512, flash_attn="off", sequences=10)
     engines = {
         "draft-simple": replace(base, draft=model(args.draft), spec_types=("draft-simple",)),
-        "suffix": replace(base, spec_types=("suffix",)),
-        "ngram-simple": replace(base, spec_types=("ngram-simple",)),
+        **{name: replace(base, spec_types=(name,)) for name in MAKERS},
         "draft-simple + ngram-simple": replace(
             base, draft=model(args.draft), spec_types=("draft-simple", "ngram-simple")
         ),

@@ -17,8 +17,8 @@ sides are measured: t on this machine (`CostCurve`), and how often guesses of a 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from localspec.control.asking import Arm, Watch
@@ -274,9 +274,12 @@ class AutoController:
                 chat.arms[name].asked(net)
             else:
                 chat.arms[name].idle += n
+        row = rows / max(walk.verified.draft_n, 1)
+        won = Counter(_sources_of_held(walk))
+        made = Counter(walk.verified.sources[1:])
         for name, watch in chat.watches.items():
             if name in asked:
-                watch.asked(_won(walk, name) - rows if name in walk.verified.sources else 0.0)
+                watch.asked(won[name] - made[name] * row)
         for name, tree in walk.proposals.items():
             held, tried = self._beliefs[name].learn(walk.seq, tree, walk.tokens)
             if (arm := chat.arms.get(name)) is not None:
@@ -311,11 +314,9 @@ class AutoController:
         return notices
 
 
-def _won(walk: Walk, name: str) -> int:
-    """Tokens of the step that were guesses of this drafter."""
-    tree, node, n = walk.proposals[name], 0, 0
+def _sources_of_held(walk: Walk) -> Iterator[str]:
+    """Who made the guesses that held, each booked once: on whoever was believed most."""
+    tree, node = walk.verified, 0
     for token in walk.tokens[:-1]:
-        if (child := tree.children[node].get(token)) is None:
-            break
-        node, n = child, n + 1
-    return n
+        node = tree.children[node][token]
+        yield tree.sources[node]

@@ -6,8 +6,10 @@ by one takes constant time on average, however long the text is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+#: Tokens of another text that are looked for; and a token that is in no vocabulary, to stand between texts.
+LONGEST, BORDER = 64, -1
 #: States whose count is raised for a new token, from the longest context down: more would make "aaaa…" quadratic.
 _DEEP = 48
 
@@ -15,7 +17,7 @@ _DEEP = 48
 class SuffixAutomaton:
     """State 0 is the empty run. A state stands for all runs that end at the same places; ``length`` of the longest."""
 
-    def __init__(self, tokens: Sequence[int] = ()) -> None:
+    def __init__(self, tokens: Iterable[int] = ()) -> None:
         self._next: list[dict[int, int]] = [{}]
         self._link = [-1]
         self._length = [0]
@@ -64,13 +66,52 @@ class SuffixAutomaton:
         """Ends of the text that occurred before, the longest first: (state, length of the match). Their continuations
         are those states'."""
         at = self._link[self._last]
-        while at > 0:
-            yield at, self._length[at]
-            at = self._link[at]
+        return self.chain(at, self._length[at])
+
+    def step(self, state: int, length: int, token: int) -> tuple[int, int]:
+        """From the longest end of another text that occurs here, given as (state, length), to that of the same text
+        with ``token`` behind it; no longer than `LONGEST`."""
+        nexts, links, lengths = self._next, self._link, self._length
+        while state and token not in nexts[state]:
+            state = links[state]
+            length = lengths[state]
+        state = nexts[state].get(token, 0)
+        length = min(length + 1, LONGEST) if state else 0
+        while state and lengths[links[state]] >= length:
+            state = links[state]
+        return state, length
+
+    def chain(self, state: int, length: int) -> Iterator[tuple[int, int]]:
+        """A run and its shorter ends that occur more often, as `matches`."""
+        while state > 0:
+            yield state, length
+            state = self._link[state]
+            length = self._length[state]
 
     def followers(self, state: int) -> list[tuple[int, int, int]]:
         """What came after a run: (token, times, state), the most frequent first."""
         counts = self._count
-        found = [(token, counts[to], to) for token, to in self._next[state].items()]
+        found = [(token, counts[to], to) for token, to in self._next[state].items() if token != BORDER]
         found.sort(key=lambda one: -one[1])
         return found
+
+
+class Cursor:
+    """The longest end of a growing text that occurs in an automaton of others."""
+
+    def __init__(self, automaton: SuffixAutomaton) -> None:
+        self._automaton = automaton
+        self._read = 0
+        self._at = (0, 0)
+
+    def matches(self, tokens: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Ends of ``tokens`` that occur in the others, as `SuffixAutomaton.matches`. The text may have grown since the
+        last call, and nothing else."""
+        # What lies further back is part of no match.
+        at, start = self._at, max(self._read, len(tokens) - LONGEST)
+        if start > self._read:
+            at = (0, 0)
+        for token in tokens[start:]:
+            at = self._automaton.step(*at, token)
+        self._read, self._at = len(tokens), at
+        return self._automaton.chain(*at)

@@ -15,6 +15,10 @@ from localspec.sampling import Law, SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import AcceptRule
 
+#: Sources that come with another drafter, under its ``--spec-type`` and with books of their own.
+CORPUS, EARLIER = "suffix-corpus", "earlier"
+_PART_OF = {CORPUS: "suffix", EARLIER: "suffix"}
+
 Features = Mapping[int, NDArray[np.float32]]
 
 
@@ -24,7 +28,8 @@ class Ask:
 
     ``tokens`` is the whole text of the sequence, the pending token last: read it, do not keep it. ``state`` is the
     sampler's state for the first guessed position; its noise may be looked at. Under the rule ``ratio`` guesses
-    must be *drawn* (and the laws handed over), or be certain.
+    must be *drawn* (and the laws handed over), or be certain. ``earlier`` are texts that the request thinks its answer
+    may repeat: the same object as long as the request runs.
     """
 
     seq: int
@@ -32,6 +37,7 @@ class Ask:
     price: Price
     state: SamplerState
     rule: AcceptRule = "draw"
+    earlier: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,17 @@ class Draft:
         return cls(TokenTree.root(ask.tokens[-1]), out=out)
 
 
+def spec_type(name: str) -> str:
+    """The ``--spec-type`` that a drafter belongs to."""
+    return _PART_OF.get(name, name)
+
+
 class Drafter(Protocol):
     """A source of guesses. State belongs to the sequence: ``open`` to ``close`` is one conversation."""
 
     @property
     def name(self) -> str:
-        """Its ``--spec-type``."""
+        """Its name in the books: its ``--spec-type``, or that of a source that comes with one (`spec_type`)."""
         ...
 
     @property
@@ -135,6 +146,7 @@ class TextDrafter:
     """What drafters have in common that read nothing but the text of their own conversation, when they are asked: they
     cost no passes, keep up with nothing, and have nothing to interrupt."""
 
+    name: str
     needs: tuple[int, ...] = ()
     costs_passes = False
 

@@ -61,10 +61,8 @@ class NgramIndex:
         return [end for end in self._ends.get(tuple(tokens[-self._n :]), ()) if end < here]
 
 
-class NgramSimple(TextDrafter):
-    """Guesses what followed the last time. State is one index a conversation."""
-
-    name = NAME
+class Lookup(TextDrafter):
+    """What drafters share that look up the last ``size_n`` tokens. State is one index a conversation."""
 
     def __init__(self, options: NgramOptions | None = None) -> None:
         self._options = options or NgramOptions()
@@ -85,16 +83,11 @@ class NgramSimple(TextDrafter):
         places = index.matches(tokens)
         if len(places) < self._options.min_hits:
             return Draft.nothing(ask)
-        depth = min(ask.price.limits.depth, self._options.size_m)
-        recent = [(place, float(self._match_length(tokens, place))) for place in places[-self._options.places :]]
-        return Draft(_tree(tokens, recent, depth, ask.price))
+        return Draft(self._guesses(tokens, places, min(ask.price.limits.depth, self._options.size_m), ask.price))
 
-    def _match_length(self, tokens: Sequence[int], place: int, longest: int = 32) -> int:
-        """How many tokens before ``place`` and before the end of the text are the same."""
-        n, here = self._options.size_n, len(tokens) - 1
-        while n < longest and n <= place and tokens[place - n] == tokens[here - n]:
-            n += 1
-        return n
+    def _guesses(self, tokens: Sequence[int], places: Sequence[int], depth: int, price: Price) -> TokenTree:
+        """A tree of up to ``depth`` levels over the last token, by what followed ``places``, the most recent last."""
+        raise NotImplementedError
 
     def truncate(self, seq: int, n: int) -> None:
         self._indexes[seq].truncate(n)
@@ -103,7 +96,26 @@ class NgramSimple(TextDrafter):
         self._indexes.clear()
 
 
-def _tree(tokens: Sequence[int], places: Sequence[tuple[int, float]], depth: int, price: Price) -> TokenTree:
+class NgramSimple(Lookup):
+    """Guesses what followed the last times, the more alike the past was the rather."""
+
+    name = NAME
+
+    def _guesses(self, tokens: Sequence[int], places: Sequence[int], depth: int, price: Price) -> TokenTree:
+        recent = [(place, float(self._match_length(tokens, place))) for place in places[-self._options.places :]]
+        return what_followed(tokens, recent, depth, price, NAME)
+
+    def _match_length(self, tokens: Sequence[int], place: int, longest: int = 32) -> int:
+        """How many tokens before ``place`` and before the end of the text are the same."""
+        n, here = self._options.size_n, len(tokens) - 1
+        while n < longest and n <= place and tokens[place - n] == tokens[here - n]:
+            n += 1
+        return n
+
+
+def what_followed(
+    tokens: Sequence[int], places: Sequence[tuple[int, float]], depth: int, price: Price, source: str
+) -> TokenTree:
     """What followed ``places`` (position, weight), as a tree of up to ``depth`` levels over the last token.
 
     A child's score is its share of the weight, less one unit of doubt: a single match of length L is believed to
@@ -131,5 +143,5 @@ def _tree(tokens: Sequence[int], places: Sequence[tuple[int, float]], depth: int
                 parents.append(node)
                 scores.append(score)
         level = deeper
-    tree = TokenTree.grown(guesses, parents, scores, ("",) + (NAME,) * (len(guesses) - 1))
+    tree = TokenTree.grown(guesses, parents, scores, ("",) + (source,) * (len(guesses) - 1))
     return tree.top(limits.nodes, limits.leaves)

@@ -7,14 +7,13 @@ of the text matches, the further ahead is guessed.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from localspec.control.price import Price
-from localspec.drafters.automaton import SuffixAutomaton
-from localspec.drafters.base import Ask, Draft, TextDrafter
-from localspec.spec.tree import TokenTree
+from localspec.drafters.automaton import BORDER, Cursor, SuffixAutomaton
+from localspec.drafters.base import EARLIER, Ask, Draft, TextDrafter
+from localspec.drafters.best_first import grow
 
 NAME = "suffix"
 
@@ -33,6 +32,10 @@ class _Past:
 
     read: int = 0
     automaton: SuffixAutomaton = field(default_factory=SuffixAutomaton)
+
+
+#: For texts that are not the conversation's own: one token that also occurs there says nothing.
+ELSEWHERE = SuffixOptions(min_match=2)
 
 
 class Suffix(TextDrafter):
@@ -55,13 +58,7 @@ class Suffix(TextDrafter):
 
     def _propose(self, ask: Ask) -> Draft:
         automaton = self._caught_up(self._pasts[ask.seq], ask.tokens)
-        for state, length in automaton.matches():
-            if length < self._options.min_match:
-                break
-            if automaton.followers(state):
-                depth = min(ask.price.limits.depth, max(int(self._options.factor * length), 1))
-                return Draft(_tree(automaton, state, length, ask.tokens[-1], depth, ask.price))
-        return Draft.nothing(ask)
+        return _guess(ask, automaton, automaton.matches(), self._options, NAME)
 
     def _caught_up(self, past: _Past, tokens: Sequence[int]) -> SuffixAutomaton:
         for token in tokens[past.read :]:
@@ -79,30 +76,76 @@ class Suffix(TextDrafter):
         self._pasts.clear()
 
 
-def _tree(automaton: SuffixAutomaton, state: int, length: int, pending: int, depth: int, price: Price) -> TokenTree:
-    """Continuations of ``state``, the likeliest first, until the nodes or what pays runs out.
+@dataclass(slots=True)
+class _Reading:
+    """The texts that a request named, and where in them its answer is."""
+
+    texts: Sequence[Sequence[int]]
+    automaton: SuffixAutomaton
+    cursor: Cursor
+
+
+class Earlier(TextDrafter):
+    """``earlier``: what stands in the texts that a request named, such as the answer that is being asked for again.
+    They are forgotten when the request ends."""
+
+    name = EARLIER
+
+    def __init__(self, options: SuffixOptions = ELSEWHERE) -> None:
+        self._options = options
+        self._readings: dict[int, _Reading] = {}
+
+    def open(self, seq: int) -> None:
+        pass
+
+    def close(self, seq: int) -> None:
+        self._readings.pop(seq, None)
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._propose(ask) for ask in asks]
+
+    def _propose(self, ask: Ask) -> Draft:
+        reading = self._readings.get(ask.seq)
+        if reading is None or reading.texts is not ask.earlier:
+            automaton = automaton_of(ask.earlier)
+            reading = self._readings[ask.seq] = _Reading(ask.earlier, automaton, Cursor(automaton))
+        return _guess(ask, reading.automaton, reading.cursor.matches(ask.tokens), self._options, EARLIER)
+
+    def truncate(self, seq: int, n: int) -> None:
+        # That the text is cut to its length says that the request is over; if it is not, the next ask names the texts.
+        self._readings.pop(seq, None)
+
+    def close_all(self) -> None:
+        self._readings.clear()
+
+
+def automaton_of(texts: Iterable[Sequence[int]]) -> SuffixAutomaton:
+    """What occurs in any of the texts."""
+    return SuffixAutomaton(token for text in texts for token in (*text, BORDER))
+
+
+def _guess(
+    ask: Ask, automaton: SuffixAutomaton, matches: Iterable[tuple[int, int]], options: SuffixOptions, source: str
+) -> Draft:
+    """What followed the longest of the ``matches`` that anything followed."""
+    for state, length in matches:
+        if length < options.min_match:
+            break
+        if automaton.followers(state):
+            depth = min(ask.price.limits.depth, max(int(options.factor * length), 1))
+            children = partial(continuations, automaton)
+            return Draft(grow(ask.tokens[-1], depth, ask.price, source, (state, length), children))
+    return Draft.nothing(ask)
+
+
+def continuations(automaton: SuffixAutomaton, at: tuple[int, int]) -> Iterator[tuple[int, float, tuple[int, int]]]:
+    """What followed a run, given as (state, length of the match).
 
     A child's score is its share of the times the run occurred, less one unit of doubt for every token that matched: a
-    single match of length L is believed to L / (L + 1). The first level is proposed at any price: whether such guesses
-    hold is learnt for free.
+    single match of length L is believed to L / (L + 1).
     """
-    limits = price.limits
-    tokens, parents, scores = [pending], [-1], [1.0]
-    # The likeliest open node first: (-reach, node, state, length of its match, depth).
-    open_nodes = [(-1.0, 0, state, length, 0)]
-    while open_nodes and len(tokens) <= limits.nodes:
-        reach, node, at, matched, level = heapq.heappop(open_nodes)
-        followers = automaton.followers(at)
-        total = sum(times for _, times, _ in followers)
-        for token, times, to in followers[: limits.width]:
-            score = times / total * matched / (matched + 1)
-            believed = -reach * price.believed(score)
-            if score < limits.p_min or (node and not price.pays(believed)):
-                continue
-            tokens.append(token)
-            parents.append(node)
-            scores.append(score)
-            if level + 1 < depth:
-                heapq.heappush(open_nodes, (-believed, len(tokens) - 1, to, matched + 1, level + 1))
-    tree = TokenTree.grown(tokens, parents, scores, ("",) + (NAME,) * (len(tokens) - 1))
-    return tree.top(limits.nodes, limits.leaves)
+    state, matched = at
+    followers = automaton.followers(state)
+    total = sum(times for _, times, _ in followers)
+    for token, times, to in followers:
+        yield token, times / total * matched / (matched + 1), (to, matched + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -60,10 +60,12 @@ class Answer:
         prompt: list[int],
         vocab: Spelling,
         events: deque[Event],
+        earlier: Sequence[Sequence[int]] = (),
     ) -> None:
         self.number = number
         self.request = request
         self.prompt = prompt
+        self.earlier = earlier
         self.cancelled = False
         self.over = False
         self.ids: list[int] = []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from localspec.chat import ChatTemplate, encode_chat
 from localspec.errors import ModelError, UsageError
 from localspec.text.stream import TextStream
 from localspec.text.thinking import named_tags
 from localspec.types import GenerationRequest
 from localspec.vocab import Vocab
+
+_ANCHOR = 8  # tokens of the prompt's end
 
 
 def encode(request: GenerationRequest, vocab: Vocab, template: ChatTemplate | None) -> list[int]:
@@ -37,6 +41,15 @@ def check_length(tokens: list[int], n_ctx: int) -> list[int]:
             f"the prompt has {len(tokens)} tokens, the context holds {n_ctx}", hint="Shorten it, or raise -c."
         )
     return tokens
+
+
+def earlier_texts(
+    request: GenerationRequest, prompt: Sequence[int], vocab: Vocab, n_ctx: int
+) -> tuple[tuple[int, ...], ...]:
+    """The texts to draft from as tokens, each behind the end of the prompt, where it began when it was an answer to the
+    like; no more of it than the context holds."""
+    texts = (vocab.tokenize(text)[:n_ctx] for text in request.draft_from if request.spec.mode != "off")
+    return tuple((*prompt[-_ANCHOR:], *tokens) for tokens in texts if tokens)
 
 
 def _tokens(request: GenerationRequest, vocab: Vocab, template: ChatTemplate | None) -> list[int]:

@@ -14,7 +14,7 @@ from localspec.chat import ChatTemplate
 from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
 from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
-from localspec.engine.encode import Spelling, check_length, encode, text_stream
+from localspec.engine.encode import Spelling, check_length, earlier_texts, encode, text_stream
 from localspec.engine.guard import Guard
 from localspec.engine.handle import Handle
 from localspec.engine.panel import Panel
@@ -95,7 +95,7 @@ class Engine:
         return EngineInfo(
             target=type(self.target).__name__,
             draft=None,
-            drafters=self._panel.names,
+            drafters=self._panel.types,
             backend="",
             n_ctx=caps.n_ctx,
             n_ctx_train=caps.n_ctx_train,
@@ -134,14 +134,15 @@ class Engine:
         events: deque[Event] = deque()
         self._count += 1
         spelling = Spelling(request, self.target.vocab, self._template)
-        answer = Answer(self._count, request, prompt, spelling, events)
+        earlier = earlier_texts(request, prompt, self.target.vocab, self.target.caps.n_ctx)
+        answer = Answer(self._count, request, prompt, spelling, events, earlier)
         self._waiting.append(answer)
         return Handle(answer.number, events, self.step, lambda: self._cancel(answer))
 
     def _check_types(self, request: GenerationRequest) -> None:
-        unknown = [name for name in request.spec.types or () if name not in (*self._panel.names, "none")]
+        unknown = [name for name in request.spec.types or () if name not in (*self._panel.types, "none")]
         if unknown:
-            loaded = ", ".join(self._panel.names) or "none"
+            loaded = ", ".join(self._panel.types) or "none"
             raise UsageError(f"drafter {unknown[0]} is not loaded (loaded: {loaded})", hint="Load it with --spec-type.")
 
     def _cancel(self, answer: Answer) -> None:
@@ -214,7 +215,7 @@ class Engine:
     def _wish(self, answer: Answer, sharers: int) -> Wish:
         seq, spec = answer.slot.seq, answer.request.spec
         n_past = self.target.n_past(seq)
-        lags = self._panel.lags(seq, n_past, spec.types)
+        lags = self._panel.lags(seq, n_past, spec.types, bool(answer.earlier))
         return Wish(seq, spec, self._room(answer, sharers), n_past, lags, self._costly)
 
     def _room(self, answer: Answer, sharers: int) -> Limits:
@@ -240,7 +241,9 @@ class Engine:
             return [{} for _ in answers], {}
         asks = [
             {
-                name: Ask(answer.slot.seq, answer.slot.tokens, price, answer.state, answer.request.spec.accept)
+                name: Ask(
+                    answer.slot.seq, answer.slot.tokens, price, answer.state, answer.request.spec.accept, answer.earlier
+                )
                 for name, price in mine.items()
             }
             for answer, mine in zip(answers, prices, strict=True)

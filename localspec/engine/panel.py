@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from localspec.backends.base import Rows
-from localspec.drafters.base import Ask, Draft, Drafter, Features
+from localspec.drafters.base import EARLIER, Ask, Draft, Drafter, Features, spec_type
 from localspec.errors import Cancelled, LocalspecError
 from localspec.spec.tree import TokenTree
 from localspec.types import Standing
@@ -26,8 +26,9 @@ class Panel:
         self._notices: list[tuple[int, Standing]] = []
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(drafter.name for drafter in self._drafters)
+    def types(self) -> tuple[str, ...]:
+        """Their ``--spec-type``s: what a request can choose among."""
+        return tuple(dict.fromkeys(spec_type(drafter.name) for drafter in self._drafters))
 
     @property
     def needs(self) -> tuple[int, ...]:
@@ -61,11 +62,12 @@ class Panel:
         self._out.pop(seq, None)
         self._notices = [notice for notice in self._notices if notice[0] != seq]
 
-    def lags(self, seq: int, n_past: int, types: Collection[str] | None) -> dict[str, int]:
+    def lags(self, seq: int, n_past: int, types: Collection[str] | None, has_earlier: bool = False) -> dict[str, int]:
         """Those of ``types`` (``None`` = all) that can be asked now, and how many of the committed tokens each has yet
-        to read."""
-        heeding = [drafter for drafter in self._heeding(seq) if types is None or drafter.name in types]
-        return {drafter.name: drafter.lag(seq, n_past) for drafter in heeding}
+        to read. ``has_earlier``: the request names texts to draft from."""
+        heeding = [drafter for drafter in self._heeding(seq) if types is None or spec_type(drafter.name) in types]
+        asked = [drafter for drafter in heeding if has_earlier or drafter.name != EARLIER]
+        return {drafter.name: drafter.lag(seq, n_past) for drafter in asked}
 
     def gap(self, seq: int, n_past: int) -> int:
         """How many of the last committed tokens the target has to read again: a drafter that lives on hidden states has

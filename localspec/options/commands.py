@@ -11,6 +11,7 @@ from localspec.options.tables.context import CONTEXT_OPTIONS
 from localspec.options.tables.devices import DEVICE_OPTIONS
 from localspec.options.tables.groups import OUTPUT, SHELF
 from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL_OPTIONS, MODELS_DIR, OFFLINE
+from localspec.options.tables.ngram import NGRAM_OPTIONS
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
 from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
@@ -22,6 +23,7 @@ GENERATION_OPTIONS = (
     *MODEL_OPTIONS,
     *HUB_OPTIONS,
     *SPEC_OPTIONS,
+    *NGRAM_OPTIONS,
     *SAMPLING_OPTIONS,
     *CONTEXT_OPTIONS,
     *DEVICE_OPTIONS,

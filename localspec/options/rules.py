@@ -32,7 +32,7 @@ EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 #: These do nothing without the other.
 NEEDS = (("hf_file", "hf_repo"), ("hf_file_draft", "hf_repo_draft"))
-#: Options that do nothing without a draft model, and without the n-gram drafter.
+#: Options that do nothing without a draft model,.
 DRAFT_ONLY = (
     "gpu_layers_draft",
     "device_draft",
@@ -46,7 +46,14 @@ DRAFT_ONLY = (
 )
 #: Options that do nothing without a chat template.
 TEMPLATE_ONLY = ("chat_template", "chat_template_file", "chat_template_kwargs", "reasoning")
-NGRAM_ONLY = ("ngram_size_n", "ngram_size_m", "ngram_min_hits")
+#: Drafters that are there unless others are named.
+DEFAULT_TYPES = ("suffix",)
+#: Options that do nothing without their drafter.
+ONLY_WITH = {
+    "ngram-simple": ("ngram_size_n", "ngram_size_m", "ngram_min_hits"),
+    "ngram-map-k": ("ngram_map_k_size_n", "ngram_map_k_size_m", "ngram_map_k_min_hits"),
+    "ngram-map-k4v": ("ngram_map_k4v_size_n", "ngram_map_k4v_size_m", "ngram_map_k4v_min_hits"),
+}
 
 
 def check_values(options: tuple[Option, ...], values: Values, origins: Mapping[str, Origin] | None = None) -> None:
@@ -114,12 +121,16 @@ class _Rules:
         draft = self._has("model_draft") or self._has("hf_repo_draft")
         if not draft and (name := self._by_hand(DRAFT_ONLY)):
             raise UsageError(f"{self._site(name)} is given without a draft model", hint="Give one with -md or -hfd.")
-        types = values["spec_type"]
-        ngrams = types is not None and "ngram-simple" in types
-        if not ngrams and (name := self._by_hand(NGRAM_ONLY)):
-            raise UsageError(
-                f"{self._site(name)} is given, but nothing guesses by n-grams", hint="Add ngram-simple to --spec-type."
-            )
+        self._check_guessers()
+
+    def _check_guessers(self) -> None:
+        types = self._values["spec_type"]
+        loaded = DEFAULT_TYPES if types is None else [name.strip() for name in types.split(",")]
+        for drafter, names in ONLY_WITH.items():
+            if drafter not in loaded and (name := self._by_hand(names)):
+                raise UsageError(
+                    f"{self._site(name)} is given, but {drafter} does not guess", hint=f"Add {drafter} to --spec-type."
+                )
 
     def _has(self, name: str) -> bool:
         return self._values.get(name) is not None

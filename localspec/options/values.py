@@ -13,6 +13,7 @@ from localspec.options.rules import depth
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 
 if TYPE_CHECKING:
+    from localspec.drafters.registry import TextOptions
     from localspec.loading import EngineOptions, ModelOptions, RopeOptions
 
 Values = Mapping[str, Any]
@@ -26,7 +27,6 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         UsageError: a value that makes no sense, naming its flag.
         ModelError: no ``-m``, and the demo model is not installed.
     """
-    from localspec.drafters.ngram import NgramOptions
     from localspec.loading import EngineOptions
 
     if draft is None and values["model_draft"] is not None:
@@ -42,11 +42,21 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         flash_attn=values["flash_attn"],
         swa_full=values["swa_full"],
         tree_nodes=values["tree_nodes"],
-        ngram=NgramOptions(values["ngram_size_n"], values["ngram_size_m"], values["ngram_min_hits"]),
+        by_text=_text_options(values),
         chat_template=chat_template(values),
         log_file=None if values["log_file"] is None else Path(values["log_file"]),
         rpc=servers(values["rpc"]),
     )
+
+
+def _text_options(values: Values) -> TextOptions:
+    from localspec.drafters.ngram import NgramOptions
+    from localspec.drafters.registry import TextOptions
+
+    def lookup(name: str) -> NgramOptions:
+        return NgramOptions(values[f"{name}_size_n"], values[f"{name}_size_m"], values[f"{name}_min_hits"])
+
+    return TextOptions(lookup("ngram"), lookup("ngram_map_k"), lookup("ngram_map_k4v"))
 
 
 def check_loading(values: Values) -> None:

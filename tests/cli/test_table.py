@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from localspec.errors import UsageError
-from localspec.loading import EngineOptions, ModelOptions, RopeOptions
+from localspec.loading import SPEC_TYPES, EngineOptions, ModelOptions, RopeOptions
 from localspec.options import COMMANDS, GENERATION_OPTIONS, Option, Values, engine_options, request, settle
 from localspec.options.commands import Command
 from localspec.options.option import spellings
 from localspec.options.parse import parse
-from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, NGRAM_ONLY
+from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, ONLY_WITH
 from localspec.options.tables.spec import COUNTS_THE_ROOT
 from localspec.types import SamplingParams
 
@@ -100,9 +100,15 @@ ARRIVES = {
     "tree_nodes": {"tree_nodes", "spec.nodes"},
     "tree_width": {"spec.width"},
     "spec_accept": {"spec.accept"},
-    "ngram_size_n": {"ngram.size_n"},
-    "ngram_size_m": {"ngram.size_m"},
-    "ngram_min_hits": {"ngram.min_hits"},
+    "ngram_size_n": {"by_text.ngram_simple.size_n"},
+    "ngram_size_m": {"by_text.ngram_simple.size_m"},
+    "ngram_min_hits": {"by_text.ngram_simple.min_hits"},
+    "ngram_map_k_size_n": {"by_text.ngram_map_k.size_n"},
+    "ngram_map_k_size_m": {"by_text.ngram_map_k.size_m"},
+    "ngram_map_k_min_hits": {"by_text.ngram_map_k.min_hits"},
+    "ngram_map_k4v_size_n": {"by_text.ngram_map_k4v.size_n"},
+    "ngram_map_k4v_size_m": {"by_text.ngram_map_k4v.size_m"},
+    "ngram_map_k4v_min_hits": {"by_text.ngram_map_k4v.min_hits"},
     "seed": {"sampling.seed"},
     "temp": {"sampling.temperature"},
     "top_k": {"sampling.top_k"},
@@ -209,7 +215,9 @@ def test_an_option_has_one_type_in_all_commands() -> None:
 def test_rules_name_options_that_exist() -> None:
     known = {option.name for command in COMMANDS.values() for option in command.options}
     named = {name for pair in EXCLUSIVE for side in pair for name in side}
-    assert named | {name for pair in NEEDS for name in pair} | {*DRAFT_ONLY, *NGRAM_ONLY} <= known
+    assert named | {name for pair in NEEDS for name in pair} | {*DRAFT_ONLY} <= known
+    assert {name for names in ONLY_WITH.values() for name in names} <= known
+    assert set(ONLY_WITH) <= set(SPEC_TYPES)
 
 
 # Arrival
@@ -243,7 +251,7 @@ def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option, 
 
 def test_every_field_has_an_option() -> None:
     reached = {field for arrives in ARRIVES.values() for field in arrives}
-    whole = {"target", "draft", "ngram"}
+    whole = {"target", "draft", "by_text"}
     by_library = {"sequences", "measure"}
     assert {f"sampling.{field.name}" for field in fields(SamplingParams)} <= reached
     assert {field.name for field in fields(EngineOptions)} - whole - by_library <= reached

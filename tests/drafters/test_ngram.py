@@ -7,21 +7,12 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.control.price import Limits, Price
-from localspec.drafters.base import Ask
+from localspec.control.price import Limits
 from localspec.drafters.ngram import NAME, NgramIndex, NgramOptions, NgramSimple
-from localspec.sampling import SamplerState
-from localspec.spec.tree import TokenTree
-from localspec.types import SamplingParams
+from tests.drafters.support import guess, paths
 
 few = settings(max_examples=50, deadline=None)
 TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=30)
-STATE = SamplerState.start(SamplingParams(), seed=0, prompt=(), end_tokens=(), n_ctx=64)
-WIDE = Limits(depth=9, nodes=99, width=9)
-
-
-def ask(tokens: Sequence[int], limits: Limits = WIDE, seq: int = 0, row_s: float = 0.0) -> Ask:
-    return Ask(seq, tokens, Price(limits, row_s), STATE)
 
 
 def drafter(**options: int) -> NgramSimple:
@@ -30,21 +21,10 @@ def drafter(**options: int) -> NgramSimple:
     return ngram
 
 
-def guess(ngram: NgramSimple, tokens: Sequence[int], limits: Limits = WIDE, seq: int = 0, **price: float) -> TokenTree:
-    (draft,) = ngram.propose([ask(tokens, limits, seq, **price)])
-    assert not draft.laws
-    assert draft.out is None
-    return draft.tree
-
-
 def places(tokens: Sequence[int], n: int) -> list[int]:
     """Where the last ``n`` tokens end, the end of the text left out."""
     tail = list(tokens[-n:])
     return [end for end in range(n - 1, len(tokens) - 1) if list(tokens[end - n + 1 : end + 1]) == tail]
-
-
-def paths(tree: TokenTree) -> set[tuple[int, ...]]:
-    return {tuple(tree.tokens[i] for i in tree.path(node))[1:] for node in range(1, len(tree))}
 
 
 @few
@@ -64,33 +44,6 @@ def test_guesses_are_what_followed_earlier(tokens: list[int], n: int, depth: int
 
 
 @few
-@given(
-    TEXTS, st.integers(0, 4), st.integers(0, 6), st.integers(1, 3), st.floats(0, 1), st.floats(0, 1), st.integers(1, 9)
-)
-def test_limits_and_price(
-    tokens: list[int], depth: int, nodes: int, width: int, p_min: float, row_s: float, size_m: int
-) -> None:
-    tree = guess(drafter(size_n=1, size_m=size_m), tokens, Limits(depth, nodes, width, p_min), row_s=row_s)
-    assert tree.draft_n <= nodes
-    assert max(tree.depths) <= min(depth, size_m)
-    assert max(len(kids) for kids in tree.children) <= width
-    assert all(score >= p_min for score in tree.scores[1:])
-    assert all(tree.reach[node] > row_s for node in range(1, len(tree)) if tree.depths[node] > 1)
-
-
-@few
-@given(st.lists(st.tuples(st.integers(0, 12), st.lists(st.integers(0, 2), min_size=1, max_size=8)), max_size=6))
-def test_an_index_that_was_cut_is_a_fresh_one(turns: list[tuple[int, list[int]]]) -> None:
-    """E13: after a cut nothing of the old end is left."""
-    ngram, text = drafter(size_n=2), list[int]()
-    for keep, more in turns:
-        text = text[:keep]
-        ngram.truncate(0, keep)
-        text += more
-        assert guess(ngram, text) == guess(drafter(size_n=2), text)
-
-
-@few
 @given(TEXTS, st.integers(0, 31), st.integers(1, 4))
 def test_a_cut_leaves_no_key_behind(tokens: list[int], keep: int, n: int) -> None:
     cut, fresh = NgramIndex(n), NgramIndex(n)
@@ -100,27 +53,15 @@ def test_a_cut_leaves_no_key_behind(tokens: list[int], keep: int, n: int) -> Non
     assert (cut._keys, cut._ends) == (fresh._keys, fresh._ends)
 
 
-def test_conversations_do_not_leak() -> None:
-    """E13: a phrase of one conversation is no guess in another, also after a fork or a reopening."""
-    ngram = drafter(size_n=3)
-    secret = [7, 8, 9, 10, 11, 12]
-    assert guess(ngram, [*secret, 7, 8, 9]).draft_n
-    ngram.open(1)
-    assert guess(ngram, [5, 7, 8, 9], seq=1).draft_n == 0
-    ngram.fork(0, 2, 0)
-    assert guess(ngram, [5, 7, 8, 9], seq=2).draft_n == 0
-    ngram.fork(0, 3, 4)
-    assert paths(guess(ngram, [*secret[:4], 7, 8, 9], seq=3)) == {(10,), (10, 7), (10, 7, 8), (10, 7, 8, 9)}
-    ngram.close(0)
-    ngram.open(0)
-    assert guess(ngram, [5, 7, 8, 9]).draft_n == 0
-
-
 def test_a_text_shorter_than_n_has_no_guess() -> None:
     for tokens in ([4], [4, 4], [4, 4, 4]):
         assert guess(drafter(size_n=4), tokens).draft_n == 0
     assert guess(drafter(size_n=3), [4, 4, 4]).draft_n == 0  # the only match would be the end itself
     assert paths(guess(drafter(size_n=3), [4, 4, 4, 4])) == {(4,)}
+
+
+def test_a_guess_is_no_longer_than_size_m() -> None:
+    assert max(guess(drafter(size_n=1, size_m=3), [5] * 20).depths) == 3
 
 
 def test_a_match_must_have_been_seen_often_enough() -> None:

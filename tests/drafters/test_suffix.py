@@ -9,23 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.control import Limits, Price
+from localspec.control import Limits
 from localspec.drafters.automaton import SuffixAutomaton
-from localspec.drafters.base import Ask
-from localspec.drafters.suffix import NAME, Suffix, SuffixOptions
-from localspec.sampling import SamplerState
-from localspec.spec.tree import TokenTree
-from localspec.types import SamplingParams
+from localspec.drafters.suffix import Suffix, SuffixOptions
+from tests.drafters.support import guess
 
 few = settings(max_examples=60, deadline=None)
 TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=24)
-STATE = SamplerState.start(SamplingParams(), seed=0, prompt=(), end_tokens=(), n_ctx=64)
-WIDE = Limits(depth=9, nodes=99, width=9)
-
-
-def guess(drafter: Suffix, tokens: Sequence[int], limits: Limits = WIDE, row_s: float = 0.0, seq: int = 0) -> TokenTree:
-    (draft,) = drafter.propose([Ask(seq, tokens, Price(limits, row_s), STATE)])
-    return draft.tree
 
 
 def suffix(**options: float) -> Suffix:
@@ -74,19 +64,6 @@ def test_a_text_of_one_token_is_no_trap() -> None:
 
 
 @few
-@given(TEXTS, st.integers(1, 6), st.integers(1, 9), st.integers(1, 3), st.floats(0, 0.9), st.floats(0, 0.9))
-def test_limits_and_price(tokens: list[int], depth: int, nodes: int, width: int, p_min: float, row_s: float) -> None:
-    tree = guess(suffix(), tokens, Limits(depth, nodes, width, p_min), row_s)
-    assert tree.tokens[0] == tokens[-1]
-    assert tree.draft_n <= nodes
-    assert max(tree.depths) <= depth
-    assert max(len(kids) for kids in tree.children) <= width
-    assert all(score >= p_min for score in tree.scores[1:])
-    assert all(tree.reach[node] > row_s for node in range(1, len(tree)) if tree.depths[node] > 1)
-    assert set(tree.sources[1:]) <= {NAME}
-
-
-@few
 @given(TEXTS)
 def test_every_guess_occurred(tokens: list[int]) -> None:
     tree = guess(suffix(factor=9), tokens)
@@ -110,30 +87,3 @@ def test_frequent_continuations_come_first() -> None:
     tree = guess(suffix(), [0, 1, 2, 9, 0, 1, 3, 8, 0, 1, 3, 7, 0, 1], Limits(1, 9, 9))
     assert tree.tokens[1:] == (3, 2)
     assert tree.scores[1] == pytest.approx(2 * tree.scores[2])
-
-
-@few
-@given(TEXTS, st.integers(0, 23), TEXTS)
-def test_a_cut_text_reads_on(tokens: list[int], keep: int, more: list[int]) -> None:
-    """Nothing of what was cut off is a source any more."""
-    drafter = suffix()
-    guess(drafter, tokens)
-    drafter.truncate(0, keep)
-    text = [*tokens[:keep], *more]
-    assert guess(drafter, text) == guess(suffix(), text)
-
-
-def test_conversations_do_not_leak() -> None:
-    """E13: what one conversation said is no guess in another, also after a fork or a reopening."""
-    drafter = suffix()
-    secret = [7, 8, 9, 10, 11, 12]
-    assert guess(drafter, [*secret, 7, 8, 9]).draft_n
-    drafter.open(1)
-    assert guess(drafter, [5, 7, 8, 9], seq=1).draft_n == 0
-    drafter.fork(0, 2, 0)
-    assert guess(drafter, [5, 7, 8, 9], seq=2).draft_n == 0
-    drafter.fork(0, 3, 4)
-    assert 11 not in guess(drafter, [*secret[:4], 7, 8, 9], seq=3).tokens
-    drafter.close(0)
-    drafter.open(0)
-    assert guess(drafter, [5, 7, 8, 9]).draft_n == 0

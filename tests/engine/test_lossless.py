@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.drafters.base import Ask, Drafter
-from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.spec.tree import TokenTree
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams, SpecParams
+from tests.drafters.support import TEXT_DRAFTERS
 from tests.engine.support import (
     GREEDY,
     Scripted,
@@ -31,14 +31,23 @@ from tests.engine.support import (
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
+
+def text_drafters() -> list[Drafter]:
+    return [make() for make in TEXT_DRAFTERS.values()]
+
+
+def alone_of(name: str) -> Callable[[FakeTarget, int, float], list[Drafter]]:
+    return lambda target, seed, noise: [TEXT_DRAFTERS[name]()]
+
+
 #: Drafters for a target of a seed, the draft model being its twin with noise.
 MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
     "none": lambda target, seed, noise: [],
     "draft": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise)],
-    "ngram": lambda target, seed, noise: [ngrams()],
-    "suffix": lambda target, seed, noise: [Suffix()],
+    **{name: alone_of(name) for name in TEXT_DRAFTERS},
     "both": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1)],
-    "all": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1), Suffix()],
+    "texts": lambda target, seed, noise: text_drafters(),
+    "all": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), *text_drafters()],
 }
 
 
@@ -84,9 +93,12 @@ def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, se
     got = alone(target, wish, MIXES[mix](target, seed, noise))
     assert got.told == alone(fake(n_vocab, seed=seed), plain(wish)).told
     assert not got.notices
+    booked = got.stats.by_source
+    assert sum(one.draft_n for one in booked) == got.stats.draft_n, "a guess of several is booked once"
+    assert sum(one.accepted for one in booked) == got.stats.accepted
 
 
-@pytest.mark.parametrize("mix", ["draft", "ngram", "both"])
+@pytest.mark.parametrize("mix", ["draft", "ngram-simple", "both", "texts"])
 @few
 @given(data=st.data(), n_ctx=st.integers(24, 64), spec=SPECS, temperature=st.sampled_from([0.0, 0.9]))
 def test_up_to_the_last_cell(mix: str, data: st.DataObject, n_ctx: int, spec: SpecParams, temperature: float) -> None:

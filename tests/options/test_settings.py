@@ -231,7 +231,7 @@ def refused(sources: Sources, *arguments: str, env: dict[str, str] | None = None
         ("-cmoed", "-cmoed is given without a draft model"),
         ("-ncmoed 3", "-ncmoed is given without a draft model"),
         ("--spec-draft-n-min 20", "--spec-draft-n-min 20 is more than --spec-draft-n-max 16"),
-        ("-hfd a/b --spec-ngram-simple-size-n 5", "nothing guesses by n-grams"),
+        ("-hfd a/b --spec-ngram-simple-size-n 5", "ngram-simple does not guess"),
         ("--chat-template chatml", "--chat-template is given, but the prompt goes through no chat template. Add -cnv."),
         ("--reasoning off", "-rea is given, but the prompt goes through no chat template"),
     ],

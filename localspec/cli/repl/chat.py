@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from localspec.chat.conversation import Conversation
+from localspec.chat.conversation import Turn as PastTurn
 from localspec.chat.notices import notices
 from localspec.chat.reasoning import Reasoning, reasoning_of
 from localspec.chat.window import Fitted, fit, room_for_prompt
@@ -157,6 +158,7 @@ class Chat:
         kept = Conversation(self.conversation.system, self.conversation.messages)
         for _ in range(replacing):
             kept.undo()
+        replaced = self.conversation.turns[len(kept.turns) :]
         messages = (*kept.prompt(), Message("user", question))
         fitted = self._fitted(messages, self.engine.info.n_ctx - 1)
         if len(fitted.dropped) > self._left_out:
@@ -166,7 +168,7 @@ class Chat:
             yield Notice(0, line)
         reasoning = self.reasoning()
         answer = _Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
-        self._handle = handle = self.engine.submit(self.request(fitted.messages))
+        self._handle = handle = self.engine.submit(replace(self.request(fitted.messages), draft_from=said(replaced)))
         if self._stopping:
             handle.cancel()
         try:
@@ -374,6 +376,12 @@ class _Answer:
                 self.thinking += piece.text
             if piece.kind == "answer" or not self._hides:
                 yield piece
+
+
+def said(turns: Sequence[PastTurn]) -> tuple[str, ...]:
+    """What was thought and answered."""
+    answers = [turn for turn in turns if turn.message.role == "assistant"]
+    return tuple(text for turn in answers for text in (turn.thinking, turn.message.content) if text)
 
 
 def exchanges(messages: Sequence[Message]) -> int:

@@ -9,10 +9,10 @@ import pytest
 
 from localspec.backends.fake import FakeVocab
 from localspec.chat.conversation import Conversation
-from localspec.cli.repl.chat import LeftOut, Turn
+from localspec.cli.repl.chat import Chat, Handle, LeftOut, Turn
 from localspec.errors import UsageError
 from localspec.text.thinking import Piece
-from localspec.types import Finished, Message, Notice, Prefill, SpecStats
+from localspec.types import Finished, GenerationRequest, Message, Notice, Prefill, SpecStats
 from tests.cli.repl.support import TEMPLATE, Scripted, chat, contents, engine, messages, run
 
 
@@ -324,3 +324,32 @@ def test_a_stopped_answer_is_marked(stop: bool) -> None:
         if stop and isinstance(event, Piece):
             one.stop()
     assert [turn.stopped for turn in one.conversation.turns] == [False, stop]
+
+
+def test_the_answer_that_is_replaced_is_a_source() -> None:
+    """What it thought too; and not the answers that stay."""
+    one = chat()
+    one.start(Conversation("sys", messages("a", "b", "c", "d")))
+    one.conversation.add("user", "e")
+    one.conversation.add("assistant", "f", thinking="g")
+    asked = spied(one)
+    run(one.regenerate())
+    assert asked[-1].draft_from == ("g", "f")
+    again = contents(one)[-1]
+    run(one.ask("new", replacing=2))
+    assert asked[-1].draft_from == ("d", again)
+    run(one.ask("next"))
+    assert not asked[-1].draft_from
+
+
+def spied(one: Chat) -> list[GenerationRequest]:
+    """The requests that reach the engine."""
+    asked: list[GenerationRequest] = []
+    submit = one.engine.submit
+
+    def spy(request: GenerationRequest) -> Handle:
+        asked.append(request)
+        return submit(request)
+
+    one.engine.submit = spy  # type: ignore[method-assign]
+    return asked

@@ -487,7 +487,7 @@ def test_names_that_are_no_names_are_one_line(capsys: Said, line: str) -> None:
         ("/set ignore-eos o", ["on", "off"]),
         ("/set flash-attn a", ["auto"]),
         ("/spec o", ["on", "off"]),
-        ("/spec type ngram", ["ngram-simple"]),
+        ("/spec type ngram-s", ["ngram-simple"]),
         ("/help unk", []),
         ("/help und", ["undo"]),
         ("//re", []),
