@@ -269,21 +269,21 @@ class AutoController:
         """``net``: tokens of the step beyond those of plain decoding; ``rows``: price of its guesses in tokens."""
         n = len(walk.tokens)
         chat.n_past += n
-        for name in chat.arms:
-            if name in asked:
-                chat.arms[name].asked(net)
-            else:
-                chat.arms[name].idle += n
         row = rows / max(walk.verified.draft_n, 1)
-        won = Counter(_sources_of_held(walk))
-        made = Counter(walk.verified.sources[1:])
+        made, right = Counter(walk.verified.sources[1:]), Counter(_sources_of_held(walk))
+        won = {name: right[name] - made[name] * row for name in made}
+        for name, arm in chat.arms.items():
+            if name in asked:
+                arm.asked(net - sum(tokens for other, tokens in won.items() if other != name))
+            else:
+                arm.idle += n
         for name, watch in chat.watches.items():
             if name in asked:
-                watch.asked(won[name] - made[name] * row)
+                watch.asked(won.get(name, 0.0))
         for name, tree in walk.proposals.items():
             held, tried = self._beliefs[name].learn(walk.seq, tree, walk.tokens)
-            if (arm := chat.arms.get(name)) is not None:
-                arm.learn(held, tried)
+            if name in chat.arms:
+                chat.arms[name].learn(held, tried)
         self._tell(walk.seq, chat)
 
     # -- what the user hears
