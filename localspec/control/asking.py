@@ -58,6 +58,11 @@ class Arm:
     def alpha(self) -> float:
         return self.hits / self.tried
 
+    @property
+    def has_paid(self) -> bool:
+        """Whether it has been asked for a while, and gained by it."""
+        return self.asks > 4 * _FEW and self.net > 0
+
     def learn(self, hits: int, tried: int) -> None:
         fade = _FADE**tried
         self.hits = self.hits * fade + hits
@@ -78,7 +83,7 @@ class Arm:
             if gain <= 0 or (self.asks > _FEW and self.net < 0):
                 self.on = False
                 self._back_off()
-            elif self.asks > 4 * _FEW:  # what paid once may pay again
+            elif self.has_paid:  # what paid once may pay again
                 self.wait, self.longest = _FIRST_WAIT, 4 * _FIRST_WAIT
         elif self.idle == 0:  # a trial is over
             self.on = gain > _MARGIN

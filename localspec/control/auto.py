@@ -289,9 +289,9 @@ class AutoController:
     # -- what the user hears
 
     def _tell(self, seq: int, chat: _Chat) -> None:
-        """Says when a drafter that costs something is left alone, and why; and when it is back."""
+        """Says when a drafter that costs something is left alone, and why; and when it is back and has paid."""
         for name, arm in chat.arms.items():
-            if arm.burst <= 0 and arm.on != chat.said.get(name, True):
+            if arm.burst <= 0 and arm.on != chat.said.get(name, True) and (arm.has_paid or not arm.on):
                 chat.said[name] = arm.on
                 self._notices.append((seq, self._standing(name, arm)))
 
@@ -299,14 +299,17 @@ class AutoController:
         rate = f"{100 * arm.alpha:.0f} % of its guesses hold"
         if arm.on:
             return Standing(name, "in use", f"it pays again, {rate}")
-        why = f"it costs more time than it saves. {rate}, {self._needed(name)}; it is tried again now"
-        return Standing(name, "left alone", f"{why} and then (--spec fixed asks it always)")
+        why = f"it costs more time than it saves. {rate}, {self._but(name, arm)}; it is tried again now and then"
+        return Standing(name, "left alone", f"{why} (--spec fixed asks it always)")
 
-    def _needed(self, name: str) -> str:
-        for percent in range(1, 100):
-            if self._best_chain(name, percent / 100, 8)[1] > 0:
-                return f"{percent} % would pay"
-        return "and even if every one held, it would not pay"
+    def _but(self, name: str, arm: Arm) -> str:
+        pays = (percent for percent in range(1, 100) if self._best_chain(name, percent / 100, 8)[1] > 0)
+        needed = next(pays, None)
+        if needed is None:
+            return "and even if every one held, it would not pay"
+        if 100 * arm.alpha < needed:
+            return f"{needed} % would pay"
+        return "and yet its steps took longer than plain ones for as many tokens"
 
     def notices(self) -> list[tuple[int, Standing]]:
         """What happened since the last call, by sequence."""

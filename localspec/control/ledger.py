@@ -11,6 +11,7 @@ Kind = Literal["plain", "asked", "guessed"]
 _SPAN = 256  # tokens looked back
 _ALLOWANCE = 0.01  # share of plain time that trials may cost over the span
 _FEW = 3  # plain steps that say what one takes
+_MOST_CAUTION = 1.5
 _GRACE = 64  # tokens at the start in which trials are free
 
 
@@ -75,8 +76,9 @@ class Ledger:
 
     @property
     def caution(self) -> float:
-        """Factor on costs: after losses only clear gains are taken. Twice the price after a loss of 4 %, and where the
-        last steps with guesses were each half a token worse than plain ones."""
+        """Factor on costs: after losses only clear gains are taken. Half as much again after a loss of 2 %, and where
+        the last steps with guesses were each a quarter of a token worse than plain ones; never so much that what is all
+        but sure is not taken."""
         if self._total < _GRACE:
             return 1.0
-        return 1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0)
+        return min(1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0), _MOST_CAUTION)

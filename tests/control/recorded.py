@@ -53,7 +53,7 @@ def traces() -> dict[str, Trace]:
         )
         for kind, one in found.items()
     }
-    return kinds | {"switching": _switching(kinds["copy"], kinds["prose"])}
+    return kinds | {"switching": _switching(kinds["copy"], kinds["prose"]), "again": _again(kinds["prose"])}
 
 
 def _switching(easy: Trace, hard: Trace, span: int = 112) -> Trace:
@@ -62,6 +62,12 @@ def _switching(easy: Trace, hard: Trace, span: int = 112) -> Trace:
     for start in range(0, len(easy.ids), span):
         text = text + easy.part(start, start + span) + hard.part(start, start + span)
     return text
+
+
+def _again(once: Trace, n: int = 300) -> Trace:
+    """An answer that was asked for once more, and is the same but for two places."""
+    head = Trace(once.prompt, (), (), ()) + once.part(0, n)
+    return head + once.part(0, n // 2) + once.part(n, n + 8) + once.part(n // 2, n) + once.part(n, n + 100)
 
 
 class ByText:

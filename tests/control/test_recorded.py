@@ -14,7 +14,7 @@ from localspec.types import SpecParams
 from tests.control.recorded import ByModel, ByText, Trace, traces
 from tests.control.simulation import CURVES, Guesser, run
 
-KINDS = ("prose", "code", "copy", "list", "switching", "always wrong")
+KINDS = ("prose", "code", "copy", "list", "switching", "again", "always wrong")
 SETS = (("suffix",), ("ngram-simple",), ("draft",), ("draft", "suffix"))
 #: Seconds of a draft model's pass, where the target's takes one: of a small one, and on a GPU.
 DRAFT_PASS = {"Q4_1": 0.25, "F16": 0.25, "GPU": 0.08}
