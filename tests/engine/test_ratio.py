@@ -36,8 +36,8 @@ SAMPLINGS = {
         top_n_sigma=2.2,
     ),
 }
-MIROSTAT = replace(PLAIN, mirostat=2, mirostat_tau=1.0, mirostat_eta=0.8)
-ADAPTIVE = replace(PLAIN, adaptive_target=0.3, adaptive_decay=0.5, samplers=("adaptive_p",))
+MIROSTAT = replace(PLAIN, mirostat=2, mirostat_tau=0.8, mirostat_eta=3.0)
+ADAPTIVE = replace(PLAIN, adaptive_target=0.5, adaptive_decay=0.2, samplers=("adaptive_p",))
 SHAPES = {
     "chain": SpecParams(depth=2, accept="ratio"),
     "tree": SpecParams(depth=2, width=2, nodes=5, accept="ratio"),

@@ -63,6 +63,7 @@ def test_an_example_and_its_breakers() -> None:
     assert found(Repeats.of(text, 64, Breakers.of([(a,)])), 1) == {b: 1, c: 2, y: 2}
     assert found(Repeats.of(text, 64, Breakers.of([(a, b)])), 1) == {b: 1, c: 1, y: 1}
     assert found(Repeats.of(text, 64, Breakers.of([(y,)])), 2) == {c: 3}
+    assert found(Repeats.of(text, 64, Breakers.of([(y,), (y, a)])), 1) == {b: 1, c: 2}
     assert found(Repeats.of(text, 4, Breakers.of()), 0) == {a: 0, b: 0, c: 0}
     assert found(Repeats.of(text, 0, Breakers.of()), 0) == {}
 
