@@ -21,7 +21,8 @@ def breakers(vocab: Vocab, texts: tuple[str, ...]) -> Breakers:
     for token in range(vocab.n_tokens):
         piece = vocab.piece(token, special=True)
         for text, tails in wanted:
-            sequences += ((token, *tail) for tail in tails.after(piece, text))
+            if text[:1] in piece:  # few have it, and a vocabulary is long
+                sequences += ((token, *tail) for tail in tails.after(piece, text))
     return Breakers.of(sequences)
 
 
