@@ -18,8 +18,8 @@ FinishReason = Literal["stop", "length", "cancelled", "error"]
 AcceptRule = Literal["draw", "ratio"]
 SpecMode = Literal["auto", "fixed", "off"]
 
-#: The order llama.cpp applies its samplers in. ``dry``, ``top_n_sigma`` and ``xtc`` are accepted in a
-#: ``--samplers`` list and do nothing, as there: each is off unless its own option turns it on.
+#: The order llama.cpp applies its samplers in. Each is off where its own option turns it off. ``adaptive_p`` has to be
+#: named in ``--samplers``, and comes last wherever it is named.
 DEFAULT_SAMPLERS = (
     "penalties",
     "dry",
@@ -41,6 +41,11 @@ class SamplingParams:
     off. ``repeat_last_n`` is the window of the three penalties: 0 off, -1 the whole context. ``seed=None``
     asks for entropy; the seed used is reported in ``Started``. ``min_tokens`` keeps end tokens away until so
     many tokens are out.
+
+    Off by default: ``top_n_sigma <= 0``, ``xtc_probability <= 0`` or ``xtc_threshold > 0.5``, ``dynatemp_range <= 0``,
+    ``dry_multiplier <= 0`` (its window ``dry_penalty_last_n`` as ``repeat_last_n``), ``adaptive_target < 0``,
+    ``mirostat`` 0. With ``mirostat`` 2 the temperature is all that is left of the other samplers. A
+    ``dynatemp_range`` above 0 makes a ``temperature`` of 0 the middle of a range: not greedy.
     """
 
     temperature: float = 0.8
@@ -52,6 +57,21 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     repeat_last_n: int = 64
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     logit_bias: tuple[tuple[int, float], ...] = ()
     ignore_eos: bool = False
     min_tokens: int = 0

@@ -47,6 +47,22 @@ OPTIONS = {
     "bias": SamplingParams(temperature=0, seed=1, logit_bias=((260, -float("inf")), (4649, -100.0), (216, 3.0))),
     "ignore-eos": SamplingParams(temperature=0, seed=1, ignore_eos=True),
     "min-tokens": SamplingParams(temperature=0, seed=1, min_tokens=20),
+    "dry": SamplingParams(temperature=0, seed=1, dry_multiplier=0.8),
+    "dry, whole text": SamplingParams(
+        temperature=0.8,
+        seed=11,
+        dry_multiplier=2,
+        dry_allowed_length=1,
+        dry_penalty_last_n=-1,
+        dry_sequence_breakers=(),
+    ),
+    "top-n-sigma": SamplingParams(temperature=1.5, seed=12, top_n_sigma=1, top_k=0, top_p=1, min_p=0),
+    "xtc": SamplingParams(temperature=0.8, seed=13, xtc_probability=0.5, xtc_threshold=0.1),
+    "dynatemp": SamplingParams(temperature=0.8, seed=14, dynatemp_range=0.7, dynatemp_exponent=1.5),
+    "mirostat": SamplingParams(temperature=1, seed=15, mirostat=2, mirostat_tau=3, mirostat_eta=0.3),
+    "adaptive-p": SamplingParams(
+        temperature=1, seed=16, adaptive_target=0.5, adaptive_decay=0.8, samplers=("min_p", "temperature", "adaptive_p")
+    ),
     "samplers reversed": SamplingParams(
         temperature=0.9, seed=10, samplers=("temperature", "min_p", "top_p", "top_k", "penalties"), repeat_penalty=1.1
     ),

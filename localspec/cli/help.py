@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import TextWrapper
+from typing import Any
 
 from localspec.cli import topics
 from localspec.cli.topics import Block, Code, Flags, Heading, Table
@@ -140,8 +142,14 @@ def explained(option: Option) -> str:
     if option.choices and not all(choice in option.help for choice in option.choices):
         parts.append(f"One of {', '.join(option.choices)}.")
     if option.default is not False and option.default not in (None, (), ""):
-        parts.append(f"(default {'on' if option.default is True else option.default})")
+        parts.append(f"(default {_default(option.default)})")
     return " ".join(parts)
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, tuple):
+        return shlex.join(value)
+    return "on" if value is True else str(value)
 
 
 def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from localspec.chat import ChatTemplate
 from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
 from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
+from localspec.engine.breakers import breakers
 from localspec.engine.encode import Spelling, check_length, earlier_texts, encode, text_stream
 from localspec.engine.guard import Guard
 from localspec.engine.handle import Handle
@@ -333,6 +334,7 @@ class Engine:
             prompt=answer.prompt,
             end_tokens=self.target.vocab.end_tokens,
             n_ctx=self.target.caps.n_ctx,
+            breakers=breakers(self.target.vocab, params.dry_sequence_breakers) if params.dry_multiplier > 0 else None,
         )
 
     def _drop_cancelled(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from localspec.options.commands import CHAT_OPTIONS, COMMANDS, COMPLETE_OPTIONS, GENERATION_OPTIONS, all_options
 from localspec.options.option import Option
-from localspec.options.rules import check_values, depth
+from localspec.options.rules import check_values, depth, ignored
 from localspec.options.settings import Settings, settle
 from localspec.options.values import (
     Values,
@@ -30,6 +30,7 @@ __all__ = [
     "check_values",
     "depth",
     "engine_options",
+    "ignored",
     "request",
     "sampling_params",
     "settle",

@@ -1,4 +1,4 @@
-"""Which options exclude each other, and which need another."""
+"""Which options exclude each other, which need another, and which do nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from localspec.errors import UsageError
 from localspec.options.option import Option
 from localspec.options.origin import CLI, Level, Origin
+from localspec.types import DEFAULT_SAMPLERS
 
 Values = Mapping[str, Any]
 
@@ -54,6 +55,19 @@ ONLY_WITH = {
     "ngram-map-k": ("ngram_map_k_size_n", "ngram_map_k_size_m", "ngram_map_k_min_hits"),
     "ngram-map-k4v": ("ngram_map_k4v_size_n", "ngram_map_k4v_size_m", "ngram_map_k4v_min_hits"),
 }
+#: Samplers, and the options that turn them on.
+SAMPLERS = {
+    "penalties": ("repeat_penalty", "presence_penalty", "frequency_penalty"),
+    "dry": ("dry_multiplier",),
+    "top_n_sigma": ("top_nsigma",),
+    "top_k": ("top_k",),
+    "typ_p": ("typical",),
+    "top_p": ("top_p",),
+    "min_p": ("min_p",),
+    "xtc": ("xtc_probability",),
+    "temperature": ("dynatemp_range",),
+    "adaptive_p": ("adaptive_target",),
+}
 
 
 def check_values(options: tuple[Option, ...], values: Values, origins: Mapping[str, Origin] | None = None) -> None:
@@ -66,6 +80,28 @@ def check_values(options: tuple[Option, ...], values: Values, origins: Mapping[s
         UsageError: naming the flag, the variable or the file's key.
     """
     _Rules(options, values, origins or {}).check()
+
+
+def ignored(options: tuple[Option, ...], values: Values) -> tuple[str, ...]:
+    """A line for each sampling option that is not at its default and, as in llama.cpp, does nothing: with Mirostat, or
+    since ``samplers`` does not name its sampler.
+
+    Raises:
+        UsageError: an unknown sampler.
+    """
+    flags = {one.name: one.flag for one in options if values[one.name] != one.default}
+    turned_on = [(name, flags[option]) for name, some in SAMPLERS.items() for option in some if option in flags]
+    if "mirostat" in flags:
+        idle = [flag for _, flag in turned_on] + [flags[name] for name in ("samplers",) if name in flags]
+        return tuple(f"{flag} does nothing: --mirostat draws without other samplers" for flag in idle)
+    names: tuple[str, ...] = DEFAULT_SAMPLERS
+    if turned_on and "samplers" in flags:
+        from localspec.sampling import parse_samplers
+
+        names = parse_samplers(values["samplers"])
+    return tuple(
+        f"{flag} does nothing: --samplers does not name {name}" for name, flag in turned_on if name not in names
+    )
 
 
 class _Rules:

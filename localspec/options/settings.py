@@ -11,7 +11,7 @@ from localspec.options.config import layers
 from localspec.options.option import Option
 from localspec.options.origin import CLI, DEFAULT, Level, Origin
 from localspec.options.parse import Given
-from localspec.options.rules import EXCLUSIVE
+from localspec.options.rules import EXCLUSIVE, ignored
 from localspec.options.suggest import closest
 
 PREFIX = "LOCALSPEC_"
@@ -33,7 +33,7 @@ def settle(command: Command, given: Given, environment: Mapping[str, str]) -> Se
     line is not refused because a file says ``model``. Two of the same source are left for `check_values`.
 
     Raises:
-        UsageError: a value that cannot be read or is out of bounds, or a file that cannot be used.
+        UsageError: a value that cannot be read or is out of bounds, an unknown sampler, or a file that cannot be used.
     """
     options = {option.name: option for option in command.options}
     by_hand = {name: (_typed(options[name], texts, CLI), CLI) for name, texts in given.texts.items()}
@@ -47,7 +47,7 @@ def settle(command: Command, given: Given, environment: Mapping[str, str]) -> Se
             if name in options:  # a file is for all commands
                 values[name], origins[name] = value, origin
     _silence(options, values, origins)
-    return Settings(values, origins, (*given.notes, *_typos(environment)))
+    return Settings(values, origins, (*given.notes, *_typos(environment), *ignored(command.options, values)))
 
 
 def _all(command: Command) -> tuple[Option, ...]:

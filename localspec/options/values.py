@@ -196,9 +196,9 @@ def sampling_params(values: Values) -> SamplingParams:
     """How tokens are drawn.
 
     Raises:
-        UsageError: an unknown sampler or a bias that cannot be read.
+        UsageError: an unknown sampler, or a bias or a breaker that cannot be read.
     """
-    from localspec.sampling import parse_samplers
+    from localspec.sampling import parse_breakers, parse_samplers
 
     return SamplingParams(
         temperature=values["temp"],
@@ -210,6 +210,21 @@ def sampling_params(values: Values) -> SamplingParams:
         frequency_penalty=values["frequency_penalty"],
         presence_penalty=values["presence_penalty"],
         repeat_last_n=values["repeat_last_n"],
+        dry_multiplier=values["dry_multiplier"],
+        dry_base=values["dry_base"],
+        dry_allowed_length=values["dry_allowed_length"],
+        dry_penalty_last_n=values["dry_penalty_last_n"],
+        dry_sequence_breakers=parse_breakers(values["dry_sequence_breaker"]),
+        top_n_sigma=values["top_nsigma"],
+        xtc_probability=values["xtc_probability"],
+        xtc_threshold=values["xtc_threshold"],
+        dynatemp_range=values["dynatemp_range"],
+        dynatemp_exponent=values["dynatemp_exponent"],
+        mirostat=int(values["mirostat"]),
+        mirostat_tau=values["mirostat_ent"],
+        mirostat_eta=values["mirostat_lr"],
+        adaptive_target=values["adaptive_target"],
+        adaptive_decay=values["adaptive_decay"],
         logit_bias=tuple(_bias(text) for text in values["logit_bias"]),
         ignore_eos=values["ignore_eos"],
         min_tokens=values["min_tokens"],

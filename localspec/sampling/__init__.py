@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from localspec.sampling.dry import Breakers
 from localspec.sampling.law import Law
 from localspec.sampling.noise import Stream, gumbel, uniform
-from localspec.sampling.params import check, parse_samplers
+from localspec.sampling.params import check, parse_breakers, parse_samplers
 from localspec.sampling.residual import ResidualDraw
 from localspec.sampling.state import SamplerState
 
 __all__ = [
+    "Breakers",
     "Law",
     "ResidualDraw",
     "SamplerState",
     "Stream",
     "check",
     "gumbel",
+    "parse_breakers",
     "parse_samplers",
     "uniform",
 ]

@@ -21,6 +21,9 @@ _FOLD = 64
 _FIRST_LOOK = 512
 _NEIGHBOURS, _SMALL = 16, 4096
 _PLAIN_EXP = 64.0  # e^±64 times any vocabulary stays a normal float32: no need to shift a row first
+_PIECE = 8192
+_NOTHING = -1000.0  # e to this is 0 in float32
+_LEAST = float(np.finfo(np.float32).min)  # what is below is banned
 # Keeps logits / temperature finite: the largest float32 over this still fits a float64.
 _COLDEST = 1e-200
 
@@ -134,6 +137,11 @@ def greedy(scores: Scores) -> int:
     return scores.token(at)
 
 
+def likeliest(scores: Scores) -> Scores:
+    """That one alone."""
+    return scores.keep(np.array([scores.logits.argmax()]))
+
+
 def top_k(scores: Scores, k: int) -> Scores:
     """The ``k`` best; of equals at the last place the lower ids. ``k <= 0``: off."""
     if not 0 < k < len(scores.logits):
@@ -150,7 +158,7 @@ def top_p(scores: Scores, p: float) -> Scores:
     ``p >= 1``: off."""
     if p >= 1:
         return scores
-    return scores.keep(_leading(scores.logits, _softmax(scores), p, strict=False), scores.known_peak)
+    return scores.keep(_leading(scores.logits, softmax(scores), p, strict=False), scores.known_peak)
 
 
 def min_p(scores: Scores, p: float) -> Scores:
@@ -166,12 +174,55 @@ def typical_p(scores: Scores, p: float) -> Scores:
     empty (arXiv 2202.00666). ``p >= 1``: off."""
     if p >= 1:
         return scores
-    mass = _softmax(scores)
+    mass = softmax(scores)
     live = (mass > 0).nonzero()[0]
     mass = mass[live]
     surprise = -np.log(mass)
     entropy = float(mass @ surprise)
     return scores.keep(live[_leading(-np.abs(surprise - entropy), mass, p, strict=True)])
+
+
+def top_n_sigma(scores: Scores, n: float) -> Scores:
+    """Tokens whose logit is at most ``n`` standard deviations of all of them below the largest (arXiv 2411.07641).
+    ``n <= 0``: off."""
+    if n <= 0:
+        return scores
+    peak = scores.peak()
+    live = scores.logits if scores.logits.min() > -math.inf else scores.logits[scores.logits > -math.inf]
+    bound = peak - n * float(live.std(dtype=np.float64))
+    return scores.keep((scores.logits >= bound).nonzero()[0], peak)
+
+
+def xtc(scores: Scores, threshold: float) -> Scores:
+    """Of the tokens with at least the probability ``threshold`` only the least likely stays (of equals the highest id),
+    and with it all that are less likely than that: "exclude top choices",
+    https://github.com/oobabooga/text-generation-webui/pull/6335. ``threshold > 0.5``: off."""
+    if threshold > 0.5:
+        return scores
+    bound = log_mass(scores) + math.log(threshold) if threshold > 0 else _LEAST
+    top = (scores.logits >= bound).nonzero()[0]
+    if len(top) < 2:
+        return scores
+    last = len(top) - 1 - int(scores.logits[top][::-1].argmin())
+    stays = np.ones(len(scores.logits), dtype=np.bool_)
+    stays[np.delete(top, last)] = False
+    return scores.keep(stays.nonzero()[0], float(scores.logits[top[last]]))
+
+
+def dynamic_temperature(scores: Scores, t: float, spread: float, exponent: float) -> Scores:
+    """Logits over a temperature between ``t - spread`` (0 at least) and ``t + spread``: the nearer to the latter, the
+    nearer the entropy is to that of as many equally likely tokens (banned ones do not count), by a power of their ratio
+    ("entropy-based dynamic temperature", https://github.com/ggml-org/llama.cpp/pull/4972). At 0 the likeliest is
+    left."""
+    n = int(np.count_nonzero(scores.logits > -math.inf))
+    if n < 2:
+        return scores
+    total, weighted = _sums(scores.logits, scores.peak())
+    entropy = math.log(total) - weighted / total
+    share = max(entropy, 0.0) / math.log(n)
+    low, high = max(t - spread, 0.0), t + spread
+    t = low + (high - low) * share**exponent
+    return temperature(scores, t) if t > 0 else likeliest(scores)
 
 
 def temperature(scores: Scores, t: float) -> Scores:
@@ -183,7 +234,25 @@ def temperature(scores: Scores, t: float) -> Scores:
     return Scores(scores.ids, scores.logits.astype(np.float64) / t, peak)
 
 
-def _softmax(scores: Scores) -> NDArray[np.float64]:
+def log_mass(scores: Scores) -> float:
+    """The logarithm of the sum of all e^logit, to float32's precision."""
+    peak = scores.peak()
+    return peak + math.log(_sums(scores.logits, peak)[0])
+
+
+def _sums(logits: Logits, peak: float) -> tuple[float, float]:
+    """The sum of e^x and that of x e^x over x = logit - peak. Piece by piece, which stays in the caches and asks for no
+    memory, and in float32, which numpy has vectors for."""
+    total = weighted = 0.0
+    for start in range(0, len(logits), _PIECE):
+        x = np.maximum(logits[start : start + _PIECE] - peak, _NOTHING)
+        weights = np.exp(x.astype(np.float32))
+        total += float(weights.sum())
+        weighted += float((weights * x).sum())
+    return total, weighted
+
+
+def softmax(scores: Scores) -> NDArray[np.float64]:
     mass = scores.logits.astype(np.float64)
     mass -= scores.peak()
     np.exp(mass, out=mass)

@@ -26,6 +26,7 @@ class Stream(IntEnum):
     DRAFT = 2
     ACCEPT = 3
     RESIDUAL = 4
+    XTC = 5
 
 
 def _key(*words: int) -> int:

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.sampling import filters
+from localspec.sampling.dry import Breakers, Repeats, dry
 from localspec.sampling.filters import Scores
 from localspec.sampling.law import Law
-from localspec.sampling.noise import Stream, gumbel
+from localspec.sampling.learners import Learner, learner
+from localspec.sampling.noise import Stream, gumbel, uniform
 from localspec.sampling.penalties import Window, penalise
 from localspec.sampling.residual import ResidualDraw
 from localspec.types import SamplingParams
@@ -29,6 +31,7 @@ class Plan:
     """What of the request's options is the same at every position. ``steps`` are the samplers that can
     matter, in order; ``bias_ids`` ascend, and all ids are below ``reach``."""
 
+    greedy: bool
     steps: tuple[str, ...]
     bias_ids: NDArray[np.int32]
     bias: NDArray[np.float32]
@@ -42,6 +45,7 @@ class Plan:
             bias[token] = bias.get(token, 0.0) + value
         ids = sorted(bias)
         return cls(
+            _greedy(params),
             _steps(params),
             np.array(ids, dtype=np.int32),
             np.array([bias[token] for token in ids], dtype=np.float32),
@@ -53,31 +57,44 @@ class Plan:
         """Without the ids from ``n`` on: a draft model's row may be shorter than they go."""
         kept = int(self.bias_ids.searchsorted(n))
         ends = tuple(token for token in self.end_ids if token < n)
-        return Plan(self.steps, self.bias_ids[:kept], self.bias[:kept], ends, min(self.reach, n))
+        return Plan(self.greedy, self.steps, self.bias_ids[:kept], self.bias[:kept], ends, min(self.reach, n))
 
 
-def _penalises(params: SamplingParams) -> bool:
-    return params.repeat_last_n != 0 and (
-        params.repeat_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
-    )
+def _dynamic(params: SamplingParams) -> bool:
+    return params.dynatemp_range > 0 and "temperature" in params.samplers and not params.mirostat
 
 
-def _steps(params: SamplingParams) -> tuple[str, ...]:
-    active = {
-        "penalties": _penalises(params),
+def _greedy(params: SamplingParams) -> bool:
+    return params.temperature <= 0 and not _dynamic(params)
+
+
+def _active(params: SamplingParams) -> dict[str, bool]:
+    """Samplers and whether their options turn them on."""
+    penalises = params.repeat_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
+    return {
+        "penalties": params.repeat_last_n != 0 and penalises,
+        "dry": params.dry_multiplier > 0 and params.dry_penalty_last_n != 0,
+        "top_n_sigma": params.top_n_sigma > 0,
         "top_k": params.top_k > 0,
         "typ_p": params.typical_p < 1,
         "top_p": params.top_p < 1,
         "min_p": params.min_p > 0,
+        "xtc": params.xtc_probability > 0 and params.xtc_threshold <= 0.5,
         "temperature": True,
     }
+
+
+def _steps(params: SamplingParams) -> tuple[str, ...]:
+    if params.mirostat:
+        return () if _greedy(params) else ("temperature",)
+    active = _active(params)
     steps = [name for name in params.samplers if active.get(name, False)]
-    if params.temperature > 0:
+    if not _greedy(params):
         return tuple(steps)
     # Greedy: at the temperature step one token is left, so later steps do nothing; and filters keep the best,
     # so those with nothing after them that could change the order do nothing either.
     steps = list(takewhile(lambda name: name != "temperature", steps))
-    while steps and steps[-1] in ("top_k", "top_p", "min_p"):
+    while steps and steps[-1] in ("top_n_sigma", "top_k", "top_p", "min_p"):
         steps.pop()
     return tuple(steps)
 
@@ -87,8 +104,9 @@ class SamplerState:
     """How the token of output position ``index`` (tokens decided so far) is decided.
 
     The order is llama.cpp's: ``logit_bias`` first, then end tokens are banned (``ignore_eos``, or ``index <
-    min_tokens``), then ``params.samplers`` in turn. A temperature <= 0 is greedy even where the list leaves
-    ``temperature`` out. Rows are float32 ``[n_vocab]`` and only read.
+    min_tokens``), then ``params.samplers`` in turn (of which ``mirostat`` leaves the temperature), then the ``learner``
+    if there is one. A temperature <= 0 is greedy even where the list leaves ``temperature`` out. Rows are float32
+    ``[n_vocab]`` and only read.
 
     Methods that read a row raise `ModelFault` for NaN scores and `UsageError` if every token is banned.
     """
@@ -98,6 +116,8 @@ class SamplerState:
     index: int
     plan: Plan
     window: Window
+    repeats: Repeats
+    learner: Learner | None
 
     @classmethod
     def start(
@@ -108,21 +128,44 @@ class SamplerState:
         prompt: Sequence[int],
         end_tokens: Collection[int],
         n_ctx: int,
+        breakers: Breakers | None = None,
     ) -> SamplerState:
-        """The state for the first output token. ``params`` passed `localspec.sampling.check`."""
-        size = 0
-        if _penalises(params):
-            size = n_ctx if params.repeat_last_n < 0 else params.repeat_last_n
-        return cls(params, seed, 0, Plan.of(params, end_tokens), Window.of(prompt, size))
+        """The state for the first output token. ``params`` passed `localspec.sampling.check`; ``breakers`` are its
+        ``dry_sequence_breakers`` as tokens."""
+        plan = Plan.of(params, end_tokens)
+
+        def size(step: str, last_n: int) -> int:
+            return 0 if step not in plan.steps else n_ctx if last_n < 0 else last_n
+
+        return cls(
+            params,
+            seed,
+            0,
+            plan,
+            Window.of(prompt, size("penalties", params.repeat_last_n)),
+            Repeats.of(prompt, size("dry", params.dry_penalty_last_n), breakers or Breakers.of()),
+            None if plan.greedy else learner(params),
+        )
 
     @property
     def greedy(self) -> bool:
-        return self.params.temperature <= 0
+        return self.plan.greedy
 
     def advance(self, token: int, row: Callable[[], Row] | None = None) -> SamplerState:
         """The state after ``token`` was decided. ``row`` fetches what it was decided from, for samplers that learn from
-        it; none here does."""
-        return SamplerState(self.params, self.seed, self.index + 1, self.plan, self.window.push(token))
+        it; without it they learn nothing, which will do for guesses."""
+        learner = self.learner
+        if learner is not None and row is not None:
+            learner = learner.learn(self._filtered(row()), token)
+        return SamplerState(
+            self.params,
+            self.seed,
+            self.index + 1,
+            self.plan,
+            self.window.push(token),
+            self.repeats.push(token),
+            learner,
+        )
 
     def law(self, row: Row) -> Law:
         """The request's distribution at this position; all on one token if greedy."""
@@ -131,7 +174,7 @@ class SamplerState:
 
     def draw(self, row: Row) -> int:
         """The request's token at this position: a pure function of the row, the seed and this state."""
-        if self.params.temperature <= 0:
+        if self.greedy:
             return self._best(row)
         law = self.law(row)
         return law.draw(self.noise(law.ids))
@@ -185,7 +228,15 @@ class SamplerState:
     def _bans_ends(self) -> bool:
         return self.params.ignore_eos or self.index < self.params.min_tokens
 
+    @property
+    def _xtc_coin(self) -> bool:
+        return bool(uniform(self.seed, Stream.XTC, self.index, (0,))[0] <= self.params.xtc_probability)
+
     def _scores(self, row: Row) -> Scores:
+        scores = self._filtered(row)
+        return scores if self.learner is None else self.learner.apply(scores)
+
+    def _filtered(self, row: Row) -> Scores:
         scores = Scores(None, self._biased(row))
         for step in self.plan.steps:
             scores = self._apply(step, scores)
@@ -216,6 +267,16 @@ class SamplerState:
                     frequency=params.frequency_penalty,
                     presence=params.presence_penalty,
                 )
+            case "dry":
+                return dry(
+                    scores,
+                    self.repeats,
+                    multiplier=params.dry_multiplier,
+                    base=params.dry_base,
+                    allowed=params.dry_allowed_length,
+                )
+            case "top_n_sigma":
+                return filters.top_n_sigma(scores, params.top_n_sigma)
             case "top_k":
                 return filters.top_k(scores, params.top_k)
             case "typ_p":
@@ -224,6 +285,12 @@ class SamplerState:
                 return filters.top_p(scores, params.top_p)
             case "min_p":
                 return filters.min_p(scores, params.min_p)
+            case "xtc":
+                return filters.xtc(scores, params.xtc_threshold) if self._xtc_coin else scores
+            case "temperature" if _dynamic(params):
+                return filters.dynamic_temperature(
+                    scores, max(params.temperature, 0.0), params.dynatemp_range, params.dynatemp_exponent
+                )
             case "temperature":
                 return filters.temperature(scores, params.temperature)
         raise AssertionError(step)

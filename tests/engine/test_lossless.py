@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from localspec.backends.base import Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.drafters.base import Ask, Drafter
 from localspec.engine import Engine
+from localspec.sampling.params import SAMPLERS
 from localspec.spec.tree import TokenTree
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams, SpecParams
 from tests.drafters.support import TEXT_DRAFTERS
@@ -63,10 +65,21 @@ def samplings(draw: st.DrawFn, n_vocab: int) -> SamplingParams:
         frequency_penalty=draw(st.sampled_from([0.0, 0.4])),
         presence_penalty=draw(st.sampled_from([0.0, 0.5])),
         repeat_last_n=draw(st.sampled_from([0, -1, 1, 5, 64])),
+        dry_multiplier=draw(st.sampled_from([0.0, 0.8, 5.0])),
+        dry_allowed_length=draw(st.sampled_from([0, 1, 2])),
+        dry_penalty_last_n=draw(st.sampled_from([-1, 5, 64])),
+        dry_sequence_breakers=draw(st.sampled_from([("\n", ":"), ("a",), ("ab", "c"), ()])),
+        top_n_sigma=draw(st.sampled_from([-1.0, 1.0])),
+        xtc_probability=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        dynatemp_range=draw(st.sampled_from([0.0, 0.0, 0.7])),
+        mirostat=draw(st.sampled_from([0, 0, 0, 2])),
+        mirostat_tau=draw(st.sampled_from([0.5, 2.0, 5.0])),
+        mirostat_eta=draw(st.sampled_from([0.1, 1.0])),
+        adaptive_target=draw(st.sampled_from([-1.0, 0.2, 0.6])),
         logit_bias=tuple(draw(st.lists(st.tuples(st.integers(0, n_vocab - 1), st.floats(-4, 4)), max_size=2))),
         ignore_eos=draw(st.booleans()),
         min_tokens=draw(st.sampled_from([0, 0, 4, 12])),
-        samplers=tuple(draw(st.permutations(DEFAULT_SAMPLERS))) if draw(st.booleans()) else DEFAULT_SAMPLERS,
+        samplers=tuple(draw(st.permutations(SAMPLERS))) if draw(st.booleans()) else DEFAULT_SAMPLERS,
         seed=draw(st.integers(0, 1000)),
     )
 
@@ -96,6 +109,52 @@ def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, se
     booked = got.stats.by_source
     assert sum(one.draft_n for one in booked) == got.stats.draft_n, "a guess of several is booked once"
     assert sum(one.accepted for one in booked) == got.stats.accepted
+
+
+OFF = SamplingParams(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0)
+#: Each of the samplers that learn, look back, or toss coins, on its own and strong enough to show.
+ALONE: dict[str, SamplingParams] = {
+    "dry": replace(OFF, dry_multiplier=3.0, dry_allowed_length=1, dry_sequence_breakers=("b", "cd")),
+    "greedy dry": SamplingParams(temperature=0, dry_multiplier=3.0, dry_allowed_length=1, dry_penalty_last_n=-1),
+    "top-n-sigma": replace(OFF, top_n_sigma=1.0),
+    "xtc": replace(OFF, xtc_probability=0.5, xtc_threshold=0.1),
+    "greedy xtc": SamplingParams(temperature=0, xtc_probability=0.5, xtc_threshold=0.1),
+    "dynatemp": replace(OFF, dynatemp_range=0.8, dynatemp_exponent=2.0),
+    "dynatemp from 0": replace(OFF, temperature=0, dynatemp_range=1.5),
+    "mirostat": replace(OFF, mirostat=2, mirostat_tau=1.0, mirostat_eta=0.7),
+    "adaptive-p": replace(OFF, adaptive_target=0.3, adaptive_decay=0.5, samplers=("min_p", "adaptive_p"), min_p=0.01),
+}
+CHAIN, TREE = SpecParams(depth=4), SpecParams(depth=4, width=3, nodes=16)
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("shape", [CHAIN, TREE], ids=["chain", "tree"])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 999), mix=st.sampled_from(["draft", "both", "suffix"]), noise=st.sampled_from([0.0, 1.0]))
+def test_each_sampler_alone(name: str, shape: SpecParams, seed: int, mix: str, noise: float) -> None:
+    sampling = replace(ALONE[name], seed=seed, ignore_eos=True)
+    wish = request([3, 4, 5, 3, 4], sampling=sampling, spec=shape, n=40)
+    target = fake(9, seed=seed)
+    got = alone(target, wish, MIXES[mix](target, seed, noise))
+    assert got.told == alone(fake(9, seed=seed), plain(wish)).told
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_each_sampler_shows_in_the_text_and_guesses_hold(name: str) -> None:
+    """Otherwise the equality would say little."""
+    without = OFF if ALONE[name].temperature > 0 or "from 0" in name else SamplingParams(temperature=0)
+    differ = accepted = 0
+    for seed in range(8):
+        texts = []
+        for sampling in (ALONE[name], without):
+            target = fake(9, seed=seed)
+            wish = request([3, 4, 5], sampling=replace(sampling, seed=seed, ignore_eos=True), spec=TREE, n=30)
+            one = alone(target, wish, [draft_model(target, seed=seed, noise=0.3)])
+            texts.append(one.ids)
+            accepted += one.stats.accepted
+        differ += texts[0] != texts[1]
+    assert differ >= 4
+    assert accepted > 16
 
 
 @pytest.mark.parametrize("mix", ["draft", "ngram-simple", "both", "texts"])

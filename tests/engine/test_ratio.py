@@ -4,19 +4,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-import numpy as np
 import pytest
 from scipy import stats
 
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.drafters.base import Drafter
 from localspec.engine import Engine
+from localspec.sampling import SamplerState
 from localspec.types import Finished, SamplingParams, SpecParams
 from tests.engine.support import draft_model, ngrams, request
+from tests.sampling import reference
 
 RUNS = 400
 PROMPT = (2, 3, 2, 3)
+PLAIN = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+SAMPLINGS = {
+    "xtc": replace(PLAIN, xtc_probability=0.5, xtc_threshold=0.15),
+    "dynatemp": replace(PLAIN, dynatemp_range=0.7, dynatemp_exponent=2.0),
+    "dry": replace(PLAIN, dry_multiplier=1.0, dry_allowed_length=1, dry_sequence_breakers=()),
+    "all": replace(
+        PLAIN,
+        xtc_probability=0.3,
+        xtc_threshold=0.3,
+        dynatemp_range=0.5,
+        dry_multiplier=0.5,
+        dry_allowed_length=0,
+        dry_sequence_breakers=(),
+        top_n_sigma=2.2,
+    ),
+}
+MIROSTAT = replace(PLAIN, mirostat=2, mirostat_tau=0.8, mirostat_eta=3.0)
+ADAPTIVE = replace(PLAIN, adaptive_target=0.5, adaptive_decay=0.2, samplers=("adaptive_p",))
 SHAPES = {
     "chain": SpecParams(depth=2, accept="ratio"),
     "tree": SpecParams(depth=2, width=2, nodes=5, accept="ratio"),
@@ -28,7 +49,7 @@ def little() -> FakeTarget:
     return FakeTarget(FakeVocab(4), seed=5, spread=1.0)
 
 
-def law_of_answers(n: int) -> dict[tuple[int, ...], float]:
+def law_of_answers(n: int, sampling: SamplingParams = PLAIN) -> dict[tuple[int, ...], float]:
     """Probability of every answer of up to ``n`` tokens; an end token ends one."""
     target = little()
     laws: dict[tuple[int, ...], float] = {(): 1.0}
@@ -38,9 +59,10 @@ def law_of_answers(n: int) -> dict[tuple[int, ...], float]:
             if 0 in text:
                 longer[text] = p
                 continue
-            row = np.exp(target.scores(PROMPT + text).astype(float))
-            for token, share in enumerate(row / row.sum()):
-                longer[(*text, token)] = p * float(share)
+            row = target.scores(PROMPT + text)
+            shares = reference.law(row, sampling, prompt=PROMPT, output=text, end_tokens=(0,), n_ctx=512)
+            for token, share in shares.items():
+                longer[(*text, token)] = p * share
         laws = longer
     return laws
 
@@ -58,13 +80,48 @@ def test_certain_guesses_have_the_target_s_distribution() -> None:
     assert_fits(answers_of([ngrams(1)], SHAPES["chain"]), law_of_answers(3))
 
 
-def answers_of(drafters: Sequence[Drafter], spec: SpecParams) -> Counter[tuple[int, ...]]:
+@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("shape", ["chain", "tree"])
+def test_answers_have_the_distribution_of_their_sampler(name: str, shape: str) -> None:
+    """XTC's coins are part of it: over many seeds they fall either way."""
+    drafter = draft_model(little(), seed=5, spread=1.0, noise=1.0)
+    counts = answers_of([drafter], SHAPES[shape], SAMPLINGS[name])
+    assert_fits(counts, law_of_answers(3, SAMPLINGS[name]))
+
+
+@pytest.mark.parametrize("params", [MIROSTAT, ADAPTIVE], ids=["mirostat", "adaptive-p"])
+def test_what_was_learnt_is_the_target_s(params: SamplingParams) -> None:
+    """The law after each text is that of a plain walk that learns from the target's rows."""
+    drafter = draft_model(little(), seed=5, spread=1.0, noise=1.0)
+    assert_fits(answers_of([drafter], SHAPES["tree"], params), learnt_law(3, params))
+
+
+def learnt_law(n: int, sampling: SamplingParams) -> dict[tuple[int, ...], float]:
+    target = little()
+    start = SamplerState.start(sampling, seed=0, prompt=PROMPT, end_tokens=(0,), n_ctx=512)
+    laws: dict[tuple[int, ...], tuple[float, SamplerState]] = {(): (1.0, start)}
+    for _ in range(n):
+        longer = {}
+        for text, (p, state) in laws.items():
+            if 0 in text:
+                longer[text] = (p, state)
+                continue
+            row = target.scores(PROMPT + text)
+            law = state.law(row)
+            for token in law.ids.tolist():
+                longer[(*text, token)] = p * law.p(token), state.advance(token, partial(target.scores, PROMPT + text))
+        laws = longer
+    return {text: p for text, (p, _) in laws.items()}
+
+
+def answers_of(
+    drafters: Sequence[Drafter], spec: SpecParams, sampling: SamplingParams = PLAIN
+) -> Counter[tuple[int, ...]]:
     engine = Engine(little(), drafters)
     counts: Counter[tuple[int, ...]] = Counter()
     accepted = 0
     for seed in range(RUNS):
-        sampling = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=seed)
-        *_, last = engine.submit(request(PROMPT, sampling=sampling, spec=spec, n=3))
+        *_, last = engine.submit(request(PROMPT, sampling=replace(sampling, seed=seed), spec=spec, n=3))
         assert isinstance(last, Finished)
         counts[(*last.ids, 0) if last.reason == "stop" else last.ids] += 1
         accepted += last.stats.accepted
@@ -73,9 +130,10 @@ def answers_of(drafters: Sequence[Drafter], spec: SpecParams) -> Counter[tuple[i
 
 
 def assert_fits(counts: Counter[tuple[int, ...]], laws: dict[tuple[int, ...], float]) -> None:
+    laws = {text: p for text, p in laws.items() if p > 0}
     assert counts.keys() <= laws.keys()
     rare = [text for text, p in laws.items() if p * RUNS < 5]
-    common = [text for text in laws if text not in rare]
-    seen = [*(counts[text] for text in common), sum(counts[text] for text in rare)]
-    wanted = [*(laws[text] * RUNS for text in common), sum(laws[text] for text in rare) * RUNS]
+    groups = [[text] for text in laws if text not in rare] + [rare] * bool(rare)
+    seen = [sum(counts[text] for text in group) for group in groups]
+    wanted = [sum(laws[text] for text in group) * RUNS for group in groups]
     assert stats.chisquare(seen, wanted).pvalue > 1e-3

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from localspec.backends.base import Row, Work
 from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine import Engine
+from localspec.engine.breakers import breakers
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
@@ -160,9 +162,10 @@ def ties(target: LlamaTarget, wish: GenerationRequest, prompt: Sequence[int], ou
         prompt=prompt,
         end_tokens=target.vocab.end_tokens,
         n_ctx=target.caps.n_ctx,
+        breakers=breakers(target.vocab, wish.sampling.dry_sequence_breakers),
     )
-    for token in plain.ids[:at]:
-        state = state.advance(token)
+    for i, token in enumerate(plain.ids[:at]):
+        state = state.advance(token, partial(fresh_row, target, [*prompt, *plain.ids[:i]]))
     gap = perturbed_gap(state, fresh_row(target, [*prompt, *plain.ids[:at]]), ours.ids[at], plain.ids[at])
     assert gap < NEAR_TIE, f"position {at}: {ours.ids[at]} for {plain.ids[at]}, {gap} apart"
     return 1

@@ -153,6 +153,26 @@ def test_sampler_options(plain: Plain, smol_f32: Path, smol: Path) -> None:
     assert {one.finished.reason for one in outcomes.values()} == {"stop", "length"}
 
 
+DRY = SamplingParams(temperature=0, seed=1, dry_multiplier=0.8, dry_allowed_length=4, dry_penalty_last_n=-1)
+LEARNING = (
+    DRY,
+    SamplingParams(seed=15, temperature=0.9, mirostat=2, mirostat_tau=2, mirostat_eta=0.3),
+    SamplingParams(seed=13, temperature=0.6, xtc_probability=0.3, xtc_threshold=0.2),
+)
+
+
+@pytest.mark.timeout(400)
+def test_samplers_that_look_back_learn_or_toss_coins(plain: Plain, smol_f32: Path) -> None:
+    asked = alternating(wishes(PROMPTS[2:9:3], 40, LEARNING))
+    with running(smol_f32, spec_types=("suffix", "ngram-simple"), sequences=5, n_ctx=1280) as engine:
+        outcomes = plain.same(engine, asked)
+    for sampling in LEARNING:
+        ours = [one for wish, one in zip(asked, outcomes, strict=True) if wish.sampling == sampling]
+        assert sum(one.stats.accepted for one in ours) > 0, sampling
+    without = plain.answers([replace(wish, sampling=replace(DRY, dry_multiplier=0)) for wish in asked[:3]])
+    assert [one.ids for one in outcomes[:3]] != [one.ids for one in without]
+
+
 @pytest.mark.timeout(400)
 def test_log_probabilities(plain: Plain, smol_f32: Path, smol: Path) -> None:
     asked = [replace(wish, logprobs=5, spec=TREE) for wish in wishes(PROMPTS[1:4], 20)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from localspec.errors import LocalspecError, ModelFault
 from localspec.sampling import filters
 from localspec.sampling.filters import Scores
+from localspec.sampling.learners import AdaptiveP, Mirostat
 
 Row = NDArray[np.float32]
 
@@ -130,6 +132,42 @@ def test_temperature_and_softmax(values: list[float], t: float) -> None:
     assert np.isfinite(law.logp).all()
 
 
+@given(rows, st.floats(0.1, 4))
+def test_top_n_sigma(values: list[float], n: float) -> None:
+    live = [x for x in values if x > -math.inf]
+    bound = max(live) - n * statistics.pstdev(live)
+    assume(all(abs(x - bound) > 1e-9 for x in live))
+    got = filters.to_law(filters.top_n_sigma(Scores(None, array(values)), n))
+    assert got.ids.tolist() == [i for i, x in enumerate(values) if x >= bound]
+
+
+@given(rows, st.one_of(st.just(0.0), st.floats(0.001, 0.5)))
+def test_xtc(values: list[float], threshold: float) -> None:
+    mass = mass_of(array(values))
+    assume(all(abs(m - threshold) > 1e-6 for m in mass if m > 0))
+    top = [i for i in by_rank(values) if mass[i] >= threshold and values[i] > -math.inf]
+    got = filters.to_law(filters.xtc(Scores(None, array(values)), threshold))
+    assert got.ids.tolist() == [i for i, x in enumerate(values) if x > -math.inf and i not in top[:-1]]
+
+
+def test_xtc_above_one_half_is_off() -> None:
+    scores = Scores(None, array([1.0, 9.0]))
+    assert filters.xtc(scores, 0.51) is scores
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0])
+def test_dynamic_temperature_of_sure_and_unsure_rows(spread: float) -> None:
+    """A flat row gets the highest temperature, a sure one the lowest, which is 0 where the range goes below."""
+    flat = filters.dynamic_temperature(Scores(None, array([3.0, 3.0, 3.0, -math.inf])), 1.0, spread, 1.0)
+    np.testing.assert_allclose(flat.logits[:3], 3 / (1 + spread), rtol=1e-6)
+    sure = filters.to_law(filters.dynamic_temperature(Scores(None, array([900.0, 0.0, 1.0])), 1.0, spread, 1.0))
+    assert sure.ids.tolist()[0] == 0
+    assert sure.p(0) == 1
+    assert len(sure) == (1 if spread == 2.0 else 3)
+    one = Scores(None, array([-math.inf, 2.0]))
+    assert filters.dynamic_temperature(one, 1.0, spread, 1.0) is one
+
+
 def test_coldest_temperature_is_finite() -> None:
     law = filters.to_law(filters.temperature(Scores(None, array([1.0, 3e38, 2.0])), 5e-324))
     assert law.p(1) == 1
@@ -154,14 +192,8 @@ def test_filters_only_read() -> None:
     before = row.copy()
     scores = Scores(None, row)
     filters.to_law(scores)
-    for result in (
-        filters.top_k(scores, 10),
-        filters.top_p(scores, 0.5),
-        filters.min_p(scores, 0.1),
-        filters.typical_p(scores, 0.5),
-        filters.temperature(scores, 0.5),
-    ):
-        filters.to_law(result)
+    for step in CHAIN.values():
+        filters.to_law(step(scores))
     assert (row == before).all()
 
 
@@ -173,6 +205,11 @@ CHAIN: dict[str, Callable[[Scores], Scores]] = {
     "min_p": lambda s: filters.min_p(s, 0.5),
     "typical_p": lambda s: filters.typical_p(s, 0.5),
     "temperature": lambda s: filters.temperature(s, 0.5),
+    "top_n_sigma": lambda s: filters.top_n_sigma(s, 1.0),
+    "xtc": lambda s: filters.xtc(s, 0.1),
+    "dynamic_temperature": lambda s: filters.dynamic_temperature(s, 0.8, 0.5, 1.0),
+    "mirostat": Mirostat(tau=5.0, eta=0.1, mu=10.0).apply,
+    "adaptive_p": AdaptiveP(target=0.3, decay=0.9, total=3.0, weight=10.0).apply,
 }
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from localspec.errors import LocalspecError, ModelFault
-from localspec.sampling import SamplerState
+from localspec.sampling import Breakers, SamplerState, Stream, uniform
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams
 from tests.sampling import reference
 
@@ -27,8 +27,12 @@ N_CTX = 24
 OFF = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
+BREAKERS = ((5,), (7, 8), (7, 8, 9))
+
+
 def start(params: SamplingParams, *, seed: int = 0, prompt: tuple[int, ...] = (1, 2, 2)) -> SamplerState:
-    return SamplerState.start(params, seed=seed, prompt=prompt, end_tokens=END, n_ctx=N_CTX)
+    breakers = Breakers.of(BREAKERS)
+    return SamplerState.start(params, seed=seed, prompt=prompt, end_tokens=END, n_ctx=N_CTX, breakers=breakers)
 
 
 def random_row(seed: int, n: int = VOCAB) -> Row:
@@ -46,6 +50,15 @@ params = st.builds(
     frequency_penalty=st.sampled_from([0.0, 0.5, -0.5]),
     presence_penalty=st.sampled_from([0.0, 0.7]),
     repeat_last_n=st.sampled_from([-1, 0, 1, 4, 64]),
+    dry_multiplier=st.sampled_from([0.0, 0.8, 40.0]),
+    dry_base=st.sampled_from([1.0, 1.75]),
+    dry_allowed_length=st.sampled_from([0, 1, 2]),
+    dry_penalty_last_n=st.sampled_from([-1, 0, 3, 64]),
+    top_n_sigma=st.sampled_from([-1.0, 0.0, 0.7, 2.0]),
+    xtc_probability=st.sampled_from([0.0, 0.5, 1.0]),
+    xtc_threshold=st.sampled_from([0.0, 0.02, 0.1, 0.6]),
+    dynatemp_range=st.sampled_from([0.0, 0.0, 0.5, 2.0]),
+    dynatemp_exponent=st.sampled_from([0.5, 1.0, 3.0]),
     logit_bias=st.sampled_from([(), ((5, 4.0), (2, -math.inf), (5, 1.0)), ((0, -3.0),)]),
     ignore_eos=st.booleans(),
     min_tokens=st.sampled_from([0, 2, 9]),
@@ -58,17 +71,28 @@ params = st.builds(
 @given(params, st.integers(0, 10**6))
 def test_chain_equals_reference_at_every_position(params: SamplingParams, seed: int) -> None:
     rng = random.Random(seed)
-    prompt = tuple(rng.randrange(VOCAB) for _ in range(rng.randrange(30)))
+    few = rng.choice((4, 12, VOCAB))  # of few tokens there are repetitions
+    prompt = tuple(rng.randrange(few) for _ in range(rng.randrange(30)))
     state = start(params, seed=seed, prompt=prompt)
     output: list[int] = []
     for position in range(4):
         row = random_row(seed + position)
-        want = reference.law(row, params, prompt=prompt, output=output, end_tokens=END, n_ctx=N_CTX)
+        coin = uniform(seed, Stream.XTC, position, (0,))[0] <= params.xtc_probability
+        want = reference.law(
+            row,
+            params,
+            prompt=prompt,
+            output=output,
+            end_tokens=END,
+            n_ctx=N_CTX,
+            breakers=BREAKERS,
+            coin=bool(coin),
+        )
         law = state.law(row)
         assert law.ids.tolist() == sorted(want)
         np.testing.assert_allclose(np.exp(law.logp), [want[i] for i in sorted(want)], rtol=1e-4, atol=1e-9)
         assert state.draw(row) in want
-        token = rng.randrange(VOCAB)
+        token = rng.randrange(few)
         state, output = state.advance(token), [*output, token]
 
 
@@ -82,6 +106,8 @@ ONE_BY_ONE: list[dict[str, Any]] = [
     {"presence_penalty": 1.3},
     {"repeat_penalty": 1.3, "repeat_last_n": 2},
     {"typical_p": 0.1},
+    {"dry_multiplier": 9.0, "dry_allowed_length": 1},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.03},
 ]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from localspec.cli.diagnostics import one_line
 from localspec.cli.repl.chat import Chat
 from localspec.errors import LocalspecError, UsageError
-from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, request
+from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, ignored, request
 from localspec.options.option import OFF, ON
 from localspec.options.suggest import did_you_mean
 from localspec.options.tables.groups import CONFIG, HUB, SAMPLING, SPEC, TEXT
@@ -108,15 +108,19 @@ def shown(value: Any) -> str:
 
 
 def change(chat: Chat, name: str, text: str) -> str:
-    """Sets one option; the engine is loaded anew where it is needed. Returns a line to show.
+    """Sets one option; the engine is loaded anew where it is needed. Returns what to show: a line, and
+    one for each option that does nothing any more.
 
     Raises:
         LocalspecError: the value is not possible, or the engine cannot be loaded with it; all is as before.
     """
     option = find(name, settable(chat.values))
     value = chat.given[option.name] if text == DEFAULT else parse(option, text)
+    options = settable(chat.values)
+    before = ignored(options, chat.values)
     loaded = apply(chat, {option.name: value})
-    return f"{option.word} = {shown(value)}" + (", and the engine was loaded anew" if loaded else "")
+    line = f"{option.word} = {shown(value)}" + (", and the engine was loaded anew" if loaded else "")
+    return "\n".join([line, *(note for note in ignored(options, chat.values) if note not in before)])
 
 
 def apply(chat: Chat, changes: Values) -> bool:

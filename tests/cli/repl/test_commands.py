@@ -277,6 +277,19 @@ def test_set_takes_the_flags_names(capsys: Said, name: str) -> None:
     assert one.request(()).sampling.temperature == 0.5
 
 
+def test_set_says_what_does_nothing_any_more(capsys: Said) -> None:
+    one = chat()
+    take(one, capsys, "/set top-k 7")
+    assert take(one, capsys, "/set mirostat 2") == (
+        "mirostat = 2\n--top-k does nothing: --mirostat draws without other samplers\n"
+    )
+    assert take(one, capsys, "/set temp 0.5") == "temp = 0.5\n"
+    assert take(one, capsys, "/set mirostat 0") == "mirostat = 0\n"
+    assert "0, 2" in take(one, capsys, "/set mirostat 1")
+    take(one, capsys, r"/set dry-sequence-breaker '\n' 'a b'")
+    assert take(one, capsys, "/set dry-sequence-breaker").startswith(r"dry-sequence-breaker = '\n' 'a b' (")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
