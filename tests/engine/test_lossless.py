@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.drafters.base import Ask, Drafter
+from localspec.drafters.ngram_cache import NgramCache
+from localspec.drafters.ngram_mod import ModOptions, NgramMod
+from localspec.drafters.suffix import Suffix, SuffixCorpus
 from localspec.engine import Engine
 from localspec.spec.tree import TokenTree
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams, SpecParams
@@ -40,11 +43,19 @@ def alone_of(name: str) -> Callable[[FakeTarget, int, float], list[Drafter]]:
     return lambda target, seed, noise: [TEXT_DRAFTERS[name]()]
 
 
+#: What a user may give to draft from.
+GIVEN = [[2, 3, 3, 2, 3, 0], [3, 2, 2, 3, 1, 2, 3]]
 #: Drafters for a target of a seed, the draft model being its twin with noise.
 MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
     "none": lambda target, seed, noise: [],
     "draft": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise)],
     **{name: alone_of(name) for name in TEXT_DRAFTERS},
+    "given": lambda target, seed, noise: [
+        Suffix(),
+        SuffixCorpus(GIVEN),
+        NgramMod(ModOptions(n_match=2), GIVEN),
+        NgramCache({(3,): {2: 9}}, {(2, 3): {2: 2, 3: 1}}),
+    ],
     "both": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1)],
     "texts": lambda target, seed, noise: text_drafters(),
     "all": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), *text_drafters()],
