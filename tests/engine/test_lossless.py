@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
+from localspec.control import AutoController, FixedController
 from localspec.drafters.base import Ask, Drafter
 from localspec.drafters.ngram_cache import NgramCache
 from localspec.drafters.ngram_mod import ModOptions, NgramMod
@@ -101,9 +102,10 @@ def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, se
     noise = data.draw(st.sampled_from([0.0, 1.0, 5.0]))
     wish = request(prompt, sampling=sampling, spec=spec, n=30, logprobs=data.draw(st.sampled_from([None, 0, 3])))
     target = fake(n_vocab, seed=seed)
-    got = alone(target, wish, MIXES[mix](target, seed, noise))
+    controller = data.draw(st.sampled_from([FixedController, AutoController]))()
+    got = answer(Engine(target, MIXES[mix](target, seed, noise), prompt_chunk=16, controller=controller), wish)
     assert got.told == alone(fake(n_vocab, seed=seed), plain(wish)).told
-    assert not got.notices
+    assert not got.notices or isinstance(controller, AutoController)
     booked = got.stats.by_source
     assert sum(one.draft_n for one in booked) == got.stats.draft_n, "a guess of several is booked once"
     assert sum(one.accepted for one in booked) == got.stats.accepted
