@@ -94,7 +94,7 @@ SPECS = st.builds(
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@few
+@settings(few, max_examples=16)
 @given(data=st.data(), n_vocab=st.integers(4, 40), seed=st.integers(0, 99), spec=SPECS)
 def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, seed: int, spec: SpecParams) -> None:
     prompt = data.draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=20))
