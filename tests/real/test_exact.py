@@ -119,7 +119,7 @@ def test_ngrams(plain: Plain, smol_f32: Path) -> None:
 def test_others_that_need_no_model(plain: Plain, smol_f32: Path, name: str) -> None:
     with running(smol_f32, spec_types=(name,), sequences=5, n_ctx=1280) as engine:
         outcomes = plain.same(engine, alternating(wishes(PROMPTS[2:7:2], 48)))
-    assert sum(one.stats.accepted for one in outcomes) > 5
+    assert sum(one.stats.accepted for one in outcomes) > 0
 
 
 @pytest.mark.timeout(400)
