@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
-from localspec.drafters.registry import MAKERS, TextOptions
+from localspec.drafters.corpus import corpus_files
+from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
 from localspec.types import EngineInfo, ModelLoad
 
@@ -76,7 +77,8 @@ def load(
     """Loads an engine from a path, or from full options.
 
     Raises:
-        UsageError: options that contradict each other or that this build or machine cannot honour.
+        UsageError: options that contradict each other, that this build or machine cannot honour, or that name a corpus
+            or a lookup cache that cannot be used.
         NetworkError: an RPC server does not answer.
         ModelLoadError, ModelFault, OutOfMemory: a file does not load, computes nonsense or does not fit.
         PairingError: target and draft model do not share a vocabulary.
@@ -111,6 +113,16 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
     return types
 
 
+def check_texts(options: EngineOptions) -> None:
+    """Looks for the corpus before a model is loaded.
+
+    Raises:
+        UsageError: it is not there, or too large.
+    """
+    if options.by_text.corpus is not None:
+        corpus_files(options.by_text.corpus)
+
+
 class _Loader:
     def __init__(self, options: EngineOptions, progress: Progress) -> None:
         self._options = options
@@ -123,6 +135,7 @@ class _Loader:
         from localspec.engine import Engine
 
         options = self._options
+        check_texts(options)
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
@@ -217,11 +230,12 @@ class _Loader:
 
     def _drafters(self, native: Native, target: LlamaTarget) -> list[Drafter]:
         drafters: list[Drafter] = []
+        sources = Sources(self._options.by_text, target.vocab)
         for name in self._options.spec_types or ():
             if name == DRAFT_MODEL:
                 drafters.append(self._draft_model(native, target))
             else:
-                drafters += MAKERS[name](self._options.by_text)
+                drafters += MAKERS[name](sources)
         return drafters
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:

@@ -112,6 +112,7 @@ def main() -> None:
     engines = {
         "draft-simple": replace(base, draft=model(args.draft), spec_types=("draft-simple",)),
         **{name: replace(base, spec_types=(name,)) for name in MAKERS},
+        "all that need no model": replace(base, spec_types=tuple(MAKERS)),
         "draft-simple + ngram-simple": replace(
             base, draft=model(args.draft), spec_types=("draft-simple", "ngram-simple")
         ),

@@ -64,6 +64,7 @@ class AutoController:
         self._beliefs: dict[str, Beliefs] = defaultdict(Beliefs)
         self._chats: dict[int, _Chat] = {}
         self._latest: dict[str, Arm] = {}
+        self._asked: set[str] = set()  # drafters that were asked once
         self._ask_s: dict[str, float] = {}  # seconds of an ask
         self._level_s: dict[str, float] = {}  # seconds of one of its levels
         # Seconds of a step outside passes and drafters.
@@ -259,10 +260,13 @@ class AutoController:
         known["guessed"] = known["guessed"] or known["asked"]
 
     def _learn_cost(self, name: str, seconds: float, walks: Sequence[Walk]) -> None:
+        if name not in self._asked:  # the first ask may have read a whole prompt
+            self._asked.add(name)
+            return
         levels = max((max(walk.proposals[name].depths) for walk in walks if name in walk.proposals), default=0)
         for costs, cost in ((self._ask_s, seconds), (self._level_s, seconds / max(levels, 1))):
             known = costs.get(name)
-            # The first ask may have read the whole prompt: a lower cost is believed at once, a higher one slowly.
+            # So may others have: a lower cost is believed at once, a higher one slowly.
             costs[name] = cost if known is None or cost < known else known + 0.1 * (min(cost, 2 * known) - known)
 
     def _learn(self, chat: _Chat, walk: Walk, asked: Mapping[str, float], net: float, rows: float) -> None:

@@ -36,3 +36,16 @@ def grow(pending: int, depth: int, price: Price, source: str, state: State, chil
                 heapq.heappush(open_nodes, (-believed, len(tokens) - 1, level + 1, to))
     tree = TokenTree.grown(tokens, parents, scores, ("",) + (source,) * (len(tokens) - 1))
     return tree.top(limits.nodes, limits.leaves)
+
+
+def chain(pending: int, scored: Iterable[tuple[int, float]], price: Price, source: str) -> TokenTree:
+    """As `grow`, where only one guess is known for each level: (token, the chance that it holds)."""
+    limits = price.limits
+    tokens, scores, reach = [pending], list[float](), 1.0
+    for token, score in islice(scored, min(limits.depth, limits.nodes)):
+        reach *= price.believed(score)
+        if score < limits.p_min or (scores and not price.pays(reach)):
+            break
+        tokens.append(token)
+        scores.append(score)
+    return TokenTree.chain(tokens, scores, source)

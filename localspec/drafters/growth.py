@@ -16,6 +16,10 @@ from localspec.vocab import Pairing
 class Growth:
     """Candidates of one sequence, level by level.
 
+    There is no rule for entropy (deep where the draft is sure, wide where it is not): within the limits prices say the
+    same. Where one child has all the probability no sibling pays for its row, and another pass does; where many share
+    it several pay, and soon no pass does.
+
     Two trees live side by side. The *guesses*: every candidate, rooted at the pending token. The *decoded* nodes: the
     text that the draft model has yet to read (the pending token last), then those guesses that were grown further,
     in the order they went into its cache, over ``branches`` branches at most.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localspec.control.price import Price
+from localspec.drafters.best_first import chain
 from localspec.drafters.ngram import Lookup, what_followed
 from localspec.spec.tree import TokenTree
 
@@ -26,19 +27,15 @@ class NgramMapK(Lookup):
     name = MAP_K
 
     def _guesses(self, tokens: Sequence[int], places: Sequence[int], depth: int, price: Price) -> TokenTree:
-        last, limits, n = places[-1], price.limits, self._options.size_n
-        depth = min(depth, limits.nodes, len(tokens) - 1 - last)
+        last, n = places[-1], self._options.size_n
+        depth = min(depth, len(tokens) - 1 - last)
         held = depth if len(places) == 1 else _agreed(tokens, places[-2], last, depth)
-        guesses, scores, reach = [tokens[-1]], list[float](), 1.0
-        for level in range(min(depth, held + 1)):
-            # As for a match of that length: L / (L + 1). What parted the last time is as good as not.
-            score = (n + level) / (n + level + 1) if level < held else 0.5
-            reach *= price.believed(score)
-            if score < limits.p_min or (level and not price.pays(reach)):
-                break
-            guesses.append(tokens[last + 1 + level])
-            scores.append(score)
-        return TokenTree.chain(guesses, scores, self.name)
+        # As for a match of that length: L / (L + 1). What parted the last time is as good as not.
+        scored = (
+            (tokens[last + 1 + level], (n + level) / (n + level + 1) if level < held else 0.5)
+            for level in range(min(depth, held + 1))
+        )
+        return chain(tokens[-1], scored, price, self.name)
 
 
 class NgramMapK4V(Lookup):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from localspec.drafters.automaton import BORDER, Cursor, SuffixAutomaton
-from localspec.drafters.base import EARLIER, Ask, Draft, TextDrafter
+from localspec.drafters.base import CORPUS, EARLIER, Ask, Draft, TextDrafter
 from localspec.drafters.best_first import grow
 
 NAME = "suffix"
@@ -117,6 +117,36 @@ class Earlier(TextDrafter):
 
     def close_all(self) -> None:
         self._readings.clear()
+
+
+class SuffixCorpus(TextDrafter):
+    """``suffix-corpus``: what stands in texts that the user gave. All conversations share the automaton and none adds
+    to it; state is where a conversation is in it."""
+
+    name = CORPUS
+
+    def __init__(self, texts: Iterable[Sequence[int]], options: SuffixOptions = ELSEWHERE) -> None:
+        self._options = options
+        self._automaton = automaton_of(texts)
+        self._cursors: dict[int, Cursor] = {}
+
+    def open(self, seq: int) -> None:
+        self._cursors[seq] = Cursor(self._automaton)
+
+    def close(self, seq: int) -> None:
+        del self._cursors[seq]
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        matches = [self._cursors[ask.seq].matches(ask.tokens) for ask in asks]
+        return [
+            _guess(ask, self._automaton, found, self._options, CORPUS) for ask, found in zip(asks, matches, strict=True)
+        ]
+
+    def truncate(self, seq: int, n: int) -> None:
+        self._cursors[seq] = Cursor(self._automaton)
+
+    def close_all(self) -> None:
+        self._cursors.clear()
 
 
 def automaton_of(texts: Iterable[Sequence[int]]) -> SuffixAutomaton:

@@ -270,9 +270,9 @@ class Engine:
 
     def _pass_on_notices(self) -> None:
         notices = self._panel.notices() + self._controller.notices()
-        owners = {answer.slot.seq: answer for answer in self._running} if notices else {}
+        owners = {answer.slot.seq: answer for answer in self._running if not answer.over} if notices else {}
         for seq, standing in notices:
-            if seq in owners:  # an answer may have left while its notice waited
+            if seq in owners:  # nothing comes after an answer's end
                 owners[seq].notice(standing)
 
     # -- verify

@@ -49,11 +49,14 @@ DRAFT_ONLY = (
 TEMPLATE_ONLY = ("chat_template", "chat_template_file", "chat_template_kwargs", "reasoning")
 #: Drafters that are there unless others are named.
 DEFAULT_TYPES = ("suffix",)
-#: Options that do nothing without their drafter.
-ONLY_WITH = {
-    "ngram-simple": ("ngram_size_n", "ngram_size_m", "ngram_min_hits"),
-    "ngram-map-k": ("ngram_map_k_size_n", "ngram_map_k_size_m", "ngram_map_k_min_hits"),
-    "ngram-map-k4v": ("ngram_map_k4v_size_n", "ngram_map_k4v_size_m", "ngram_map_k4v_min_hits"),
+#: Drafters, and options that do nothing without one of them.
+ONLY_WITH: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("ngram-simple",): ("ngram_size_n", "ngram_size_m", "ngram_min_hits"),
+    ("ngram-map-k",): ("ngram_map_k_size_n", "ngram_map_k_size_m", "ngram_map_k_min_hits"),
+    ("ngram-map-k4v",): ("ngram_map_k4v_size_n", "ngram_map_k4v_size_m", "ngram_map_k4v_min_hits"),
+    ("ngram-mod",): ("ngram_mod_n_match", "ngram_mod_n_min", "ngram_mod_n_max"),
+    ("ngram-cache",): ("lookup_static", "lookup_dynamic"),
+    ("suffix", "ngram-mod"): ("spec_corpus",),
 }
 #: Samplers, and the options that turn them on.
 SAMPLERS = {
@@ -162,10 +165,11 @@ class _Rules:
     def _check_guessers(self) -> None:
         types = self._values["spec_type"]
         loaded = DEFAULT_TYPES if types is None else [name.strip() for name in types.split(",")]
-        for drafter, names in ONLY_WITH.items():
-            if drafter not in loaded and (name := self._by_hand(names)):
+        for drafters, names in ONLY_WITH.items():
+            if not {*drafters} & {*loaded} and (name := self._by_hand(names)):
                 raise UsageError(
-                    f"{self._site(name)} is given, but {drafter} does not guess", hint=f"Add {drafter} to --spec-type."
+                    f"{self._site(name)} is given, but {' or '.join(drafters)} does not guess",
+                    hint=f"Add {drafters[0]} to --spec-type.",
                 )
 
     def _has(self, name: str) -> bool:

@@ -44,19 +44,32 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         tree_nodes=values["tree_nodes"],
         by_text=_text_options(values),
         chat_template=chat_template(values),
-        log_file=None if values["log_file"] is None else Path(values["log_file"]),
+        log_file=_path(values["log_file"]),
         rpc=servers(values["rpc"]),
     )
 
 
 def _text_options(values: Values) -> TextOptions:
     from localspec.drafters.ngram import NgramOptions
+    from localspec.drafters.ngram_mod import ModOptions
     from localspec.drafters.registry import TextOptions
 
     def lookup(name: str) -> NgramOptions:
         return NgramOptions(values[f"{name}_size_n"], values[f"{name}_size_m"], values[f"{name}_min_hits"])
 
-    return TextOptions(lookup("ngram"), lookup("ngram_map_k"), lookup("ngram_map_k4v"))
+    return TextOptions(
+        lookup("ngram"),
+        lookup("ngram_map_k"),
+        lookup("ngram_map_k4v"),
+        ModOptions(values["ngram_mod_n_match"], values["ngram_mod_n_min"], values["ngram_mod_n_max"]),
+        lookup_static=_path(values["lookup_static"]),
+        lookup_dynamic=_path(values["lookup_dynamic"]),
+        corpus=_path(values["spec_corpus"]),
+    )
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
 
 
 def check_loading(values: Values) -> None:
@@ -65,11 +78,13 @@ def check_loading(values: Values) -> None:
     Raises:
         UsageError: a value that makes no sense, naming its flag.
     """
-    from localspec.loading import spec_types
+    from localspec.loading import check_texts, spec_types
 
     some = Path("some.gguf")
     has_draft = values["model_draft"] is not None or values["hf_repo_draft"] is not None
-    spec_types(engine_options(values, some, some if has_draft else None))
+    options = engine_options(values, some, some if has_draft else None)
+    spec_types(options)
+    check_texts(options)
 
 
 def _target_options(values: Values, path: Path) -> ModelOptions:

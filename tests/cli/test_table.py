@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from localspec.drafters.registry import TextOptions
 from localspec.errors import UsageError
 from localspec.loading import SPEC_TYPES, EngineOptions, ModelOptions, RopeOptions
 from localspec.options import COMMANDS, GENERATION_OPTIONS, Option, Values, engine_options, request, settle
@@ -112,6 +113,12 @@ ARRIVES = {
     "ngram_map_k4v_size_n": {"by_text.ngram_map_k4v.size_n"},
     "ngram_map_k4v_size_m": {"by_text.ngram_map_k4v.size_m"},
     "ngram_map_k4v_min_hits": {"by_text.ngram_map_k4v.min_hits"},
+    "ngram_mod_n_match": {"by_text.ngram_mod.n_match"},
+    "ngram_mod_n_min": {"by_text.ngram_mod.n_min"},
+    "ngram_mod_n_max": {"by_text.ngram_mod.n_max"},
+    "lookup_static": {"by_text.lookup_static"},
+    "lookup_dynamic": {"by_text.lookup_dynamic"},
+    "spec_corpus": {"by_text.corpus"},
     "seed": {"sampling.seed"},
     "temp": {"sampling.temperature"},
     "top_k": {"sampling.top_k"},
@@ -235,7 +242,7 @@ def test_rules_name_options_that_exist() -> None:
     named = {name for pair in EXCLUSIVE for side in pair for name in side}
     assert named | {name for pair in NEEDS for name in pair} | {*DRAFT_ONLY} <= known
     assert {name for names in ONLY_WITH.values() for name in names} <= known
-    assert set(ONLY_WITH) <= set(SPEC_TYPES)
+    assert {drafter for drafters in ONLY_WITH for drafter in drafters} <= set(SPEC_TYPES)
 
 
 # Arrival
@@ -271,6 +278,8 @@ def test_every_field_has_an_option() -> None:
     reached = {field for arrives in ARRIVES.values() for field in arrives}
     whole = {"target", "draft", "by_text"}
     by_library = {"sequences", "measure"}
+    parts = {name.rpartition(".")[0] for name in reached}
+    assert {f"by_text.{field.name}" for field in fields(TextOptions)} <= reached | parts
     assert {f"sampling.{field.name}" for field in fields(SamplingParams)} <= reached
     assert {field.name for field in fields(EngineOptions)} - whole - by_library <= reached
     assert {f"target.{field.name}" for field in fields(ModelOptions)} - {"target.rope"} <= reached

@@ -159,6 +159,7 @@ def test_missing_model(tmp_path: Path) -> None:
         (["complete", "-m", "good.gguf", "--spec-type", "draft-simple"], ExitCode.USAGE, ["draft-simple", "-md"]),
         (["complete", "-m", "good.gguf", "-md", "good.gguf", "--spec-type", "none"], ExitCode.USAGE, ["none", "-md"]),
         (["complete", "-m", "good.gguf", "--spec-type", "magic"], ExitCode.USAGE, ["magic", "ngram-simple"]),
+        (["complete", "-m", "good.gguf", "--spec-corpus", "/no/such"], ExitCode.USAGE, ["--spec-corpus /no/such"]),
         (["complete", "-m", "good.gguf", "-ctv", "q8_0", "-fa", "off"], ExitCode.USAGE, ["-fa on", "-ctv"]),
         (["complete", "-m", "good.gguf", "-l", "99999999+1"], ExitCode.USAGE, ["99999999", "49152"]),
     ],

@@ -67,6 +67,19 @@ def test_who_is_believed_more_has_the_guess() -> None:
     assert {tree.sources[tree.children[0][5]] for tree in chosen[-5:] if tree.draft_n} == {"modest"}
 
 
+def test_an_ask_that_read_a_whole_prompt_is_no_measure() -> None:
+    """A drafter whose first ask took the time of ten passes is asked again at once."""
+    controller = AutoController(CostCurve({1: 1.0, 17: 1.8}))
+    asked = []
+    for step in range(8):
+        prices = controller.plan([Wish(0, SPEC, ROOM, step, {"one": 0})])[0]
+        asked.append("one" in prices)
+        seconds = dict.fromkeys(prices, 0.001 if step else 10.0)
+        walk = Walk(0, {}, TokenTree.root(0), (1,))
+        controller.observe(PassRecord(1, step, 1.0, 1.0, seconds, 1.0 + sum(seconds.values())), [walk])
+    assert all(asked)
+
+
 @pytest.mark.parametrize("row_s", [0.02, 0.05])
 def test_nobody_pays_for_the_rows_of_another(row_s: float) -> None:
     """A drafter beside one whose guesses never hold is worth what it is worth alone."""

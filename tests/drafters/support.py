@@ -8,7 +8,9 @@ from localspec.control import Limits, Price
 from localspec.drafters.base import Ask, Drafter
 from localspec.drafters.lookahead import Lookahead
 from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.ngram_cache import NgramCache
 from localspec.drafters.ngram_map import NgramMapK, NgramMapK4V
+from localspec.drafters.ngram_mod import ModOptions, NgramMod
 from localspec.drafters.suffix import Suffix
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
@@ -23,6 +25,8 @@ TEXT_DRAFTERS: dict[str, Callable[[], Drafter]] = {
     "ngram-simple": lambda: NgramSimple(NgramOptions(size_n=2)),
     "ngram-map-k": lambda: NgramMapK(NgramOptions(size_n=2)),
     "ngram-map-k4v": lambda: NgramMapK4V(NgramOptions(size_n=2)),
+    "ngram-mod": lambda: NgramMod(ModOptions(n_match=2)),
+    "ngram-cache": NgramCache,
     "lookahead": Lookahead,
 }
 

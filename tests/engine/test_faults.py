@@ -15,7 +15,7 @@ from localspec.engine import Engine
 from localspec.errors import Cancelled, DecodeError, EngineError, LocalspecError, ModelError, OutOfMemory, UsageError
 from localspec.sampling import Law
 from localspec.spec.tree import TokenTree
-from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
+from localspec.types import Event, Finished, GenerationRequest, Message, SamplingParams, SpecParams
 from localspec.vocab import pair
 from tests.engine.support import (
     Scripted,
@@ -387,3 +387,21 @@ def test_a_request_that_bans_every_token_fails_alone() -> None:
     one, two = together(Engine(fake(), [ngrams()]), [banned, WISH])
     assert one.failed.kind == "UsageError"
     assert two.told == WANTED.told
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_nothing_comes_after_the_end(n: int) -> None:
+    """A drafter that fails in the last step of an answer has nobody to tell."""
+
+    class Failing(Scripted):
+        def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+            if start >= n:  # the last of the steps, which bring a token each
+                raise RuntimeError("late")
+
+    engine = Engine(fake(), [Failing(nothing)])
+    handle = engine.submit(request([3], sampling=NO_END, n=n + 1))
+    events: list[Event] = []
+    for _ in range(n + 3):
+        engine.step()
+        events += handle.drain()
+    assert isinstance(events[-1], Finished)

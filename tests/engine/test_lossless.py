@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
+from localspec.control import AutoController, FixedController
 from localspec.drafters.base import Ask, Drafter
+from localspec.drafters.ngram_cache import NgramCache
+from localspec.drafters.ngram_mod import ModOptions, NgramMod
+from localspec.drafters.suffix import Suffix, SuffixCorpus
 from localspec.engine import Engine
 from localspec.sampling.params import SAMPLERS
 from localspec.spec.tree import TokenTree
@@ -42,11 +46,19 @@ def alone_of(name: str) -> Callable[[FakeTarget, int, float], list[Drafter]]:
     return lambda target, seed, noise: [TEXT_DRAFTERS[name]()]
 
 
+#: What a user may give to draft from.
+GIVEN = [[2, 3, 3, 2, 3, 0], [3, 2, 2, 3, 1, 2, 3]]
 #: Drafters for a target of a seed, the draft model being its twin with noise.
 MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
     "none": lambda target, seed, noise: [],
     "draft": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise)],
     **{name: alone_of(name) for name in TEXT_DRAFTERS},
+    "given": lambda target, seed, noise: [
+        Suffix(),
+        SuffixCorpus(GIVEN),
+        NgramMod(ModOptions(n_match=2), GIVEN),
+        NgramCache({(3,): {2: 9}}, {(2, 3): {2: 2, 3: 1}}),
+    ],
     "both": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1)],
     "texts": lambda target, seed, noise: text_drafters(),
     "all": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), *text_drafters()],
@@ -95,7 +107,7 @@ SPECS = st.builds(
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@few
+@settings(few, max_examples=16)
 @given(data=st.data(), n_vocab=st.integers(4, 40), seed=st.integers(0, 99), spec=SPECS)
 def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, seed: int, spec: SpecParams) -> None:
     prompt = data.draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=20))
@@ -103,9 +115,10 @@ def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, se
     noise = data.draw(st.sampled_from([0.0, 1.0, 5.0]))
     wish = request(prompt, sampling=sampling, spec=spec, n=30, logprobs=data.draw(st.sampled_from([None, 0, 3])))
     target = fake(n_vocab, seed=seed)
-    got = alone(target, wish, MIXES[mix](target, seed, noise))
+    controller = data.draw(st.sampled_from([FixedController, AutoController]))()
+    got = answer(Engine(target, MIXES[mix](target, seed, noise), prompt_chunk=16, controller=controller), wish)
     assert got.told == alone(fake(n_vocab, seed=seed), plain(wish)).told
-    assert not got.notices
+    assert not got.notices or isinstance(controller, AutoController)
     booked = got.stats.by_source
     assert sum(one.draft_n for one in booked) == got.stats.draft_n, "a guess of several is booked once"
     assert sum(one.accepted for one in booked) == got.stats.accepted

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localspec.backends.llamacpp import LlamaTarget
+from localspec.drafters.registry import MAKERS
 from localspec.engine import Engine
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 from tests.engine.support import Outcome
@@ -111,6 +112,14 @@ def test_ngrams(plain: Plain, smol_f32: Path) -> None:
     with running(smol_f32, spec_types=("ngram-simple",), sequences=5, n_ctx=1280) as engine:
         outcomes = plain.same(engine, alternating(wishes(PROMPTS, 64)))
     assert sum(one.stats.accepted for one in outcomes) > 40
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", sorted({*MAKERS} - {"suffix", "ngram-simple"}))
+def test_others_that_need_no_model(plain: Plain, smol_f32: Path, name: str) -> None:
+    with running(smol_f32, spec_types=(name,), sequences=5, n_ctx=1280) as engine:
+        outcomes = plain.same(engine, alternating(wishes(PROMPTS[2:7:2], 48)))
+    assert sum(one.stats.accepted for one in outcomes) > 0
 
 
 @pytest.mark.timeout(400)
