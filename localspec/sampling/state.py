@@ -13,6 +13,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.grammar import Matcher
 from localspec.sampling import filters
 from localspec.sampling.filters import Scores
 from localspec.sampling.law import Law
@@ -90,6 +91,10 @@ class SamplerState:
     min_tokens``), then ``params.samplers`` in turn. A temperature <= 0 is greedy even where the list leaves
     ``temperature`` out. Rows are float32 ``[n_vocab]`` and only read.
 
+    What ``grammar`` does not allow is banned before ``params.samplers``, so that the request's distribution is that of
+    the samplers over the allowed tokens. (llama.cpp draws first, and once more with the grammar in front where that
+    fails: greedy, the same; else a mixture of that distribution and of what the filters leave without the grammar.)
+
     Methods that read a row raise `ModelFault` for NaN scores and `UsageError` if every token is banned.
     """
 
@@ -98,6 +103,7 @@ class SamplerState:
     index: int
     plan: Plan
     window: Window
+    grammar: Matcher | None = None
 
     @classmethod
     def start(
@@ -108,12 +114,14 @@ class SamplerState:
         prompt: Sequence[int],
         end_tokens: Collection[int],
         n_ctx: int,
+        grammar: Matcher | None = None,
     ) -> SamplerState:
-        """The state for the first output token. ``params`` passed `localspec.sampling.check`."""
+        """The state for the first output token. ``params`` passed `localspec.sampling.check`; ``grammar`` is the
+        beginning of ``params.grammar``."""
         size = 0
         if _penalises(params):
             size = n_ctx if params.repeat_last_n < 0 else params.repeat_last_n
-        return cls(params, seed, 0, Plan.of(params, end_tokens), Window.of(prompt, size))
+        return cls(params, seed, 0, Plan.of(params, end_tokens), Window.of(prompt, size), grammar)
 
     @property
     def greedy(self) -> bool:
@@ -122,7 +130,8 @@ class SamplerState:
     def advance(self, token: int, row: Callable[[], Row] | None = None) -> SamplerState:
         """The state after ``token`` was decided. ``row`` fetches what it was decided from, for samplers that learn from
         it; none here does."""
-        return SamplerState(self.params, self.seed, self.index + 1, self.plan, self.window.push(token))
+        grammar = None if self.grammar is None else self.grammar.advance(token)
+        return SamplerState(self.params, self.seed, self.index + 1, self.plan, self.window.push(token), grammar)
 
     def law(self, row: Row) -> Law:
         """The request's distribution at this position; all on one token if greedy."""
@@ -173,10 +182,11 @@ class SamplerState:
         return ResidualDraw(self.law(row), law, seed=self.seed, index=self.index, node=node)
 
     def _best(self, row: Row) -> int:
-        """The likeliest token. Where nothing but bans of end tokens could change it, the row is not copied for them."""
+        """The likeliest token. Where nothing but bans could change it, the row is not copied for them."""
         if not self.plan.steps and not len(self.plan.bias_ids):
             token = int(row.argmax())
-            if token not in self.plan.end_ids or not self._bans_ends:
+            banned = self._bans_ends and token in self.plan.end_ids
+            if not banned and (self.grammar is None or self.grammar.allows(token)):
                 filters.require_finite(row.item(token))
                 return token
         return filters.greedy(self._scores(row))
@@ -193,11 +203,13 @@ class SamplerState:
 
     def _biased(self, row: Row) -> Row:
         plan, bans_ends = self.plan, self._bans_ends
+        if self.grammar is not None:
+            row = self.grammar.ban(row)
         if not bans_ends and not len(plan.bias_ids):
             return row
         if plan.reach > len(row):
             plan = plan.below(len(row))
-        row = row.copy()
+        row = row.copy() if self.grammar is None else row
         if len(plan.bias_ids):
             row[plan.bias_ids] += plan.bias
         if bans_ends:

@@ -1,0 +1,59 @@
+"""``grammar``: what a grammar leaves no choice about.
+
+Where all texts of the grammar go on with the same bytes, they are spelt as the tokenizer spells them. The target may
+spell them otherwise, unless one token is the only one allowed: such a guess is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localspec.drafters.base import Ask, Draft, TextDrafter
+from localspec.spec.tree import TokenTree
+from localspec.vocab import Vocab
+
+NAME = "grammar"
+
+_BYTES = 256  # looked ahead
+_LIKELY = 0.9  # that a text is spelt as the tokenizer spells it
+
+
+class Forced(TextDrafter):
+    """Has no state: where the text stands in its grammar, the sampler's state knows."""
+
+    name = NAME
+
+    def __init__(self, vocab: Vocab) -> None:
+        self._vocab = vocab
+
+    def open(self, seq: int) -> None:
+        pass
+
+    def close(self, seq: int) -> None:
+        pass
+
+    def truncate(self, seq: int, n: int) -> None:
+        pass
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._draft(ask) for ask in asks]
+
+    def _draft(self, ask: Ask) -> Draft:
+        place = ask.state.grammar
+        if place is None:
+            return Draft.nothing(ask)
+        price, reach = ask.price, 1.0
+        tokens, scores = [ask.tokens[-1]], list[float]()
+        for token in self._spelt(place.forced(_BYTES)):
+            score = 1.0 if place.only == token else _LIKELY
+            reach *= price.believed(score)
+            after = place.follow(token)
+            if after is None or len(scores) == min(price.limits.depth, price.limits.nodes) or not price.pays(reach):
+                break
+            place = after
+            tokens.append(token)
+            scores.append(score)
+        return Draft(TokenTree.chain(tokens, scores, NAME))
+
+    def _spelt(self, text: bytes) -> list[int]:
+        return self._vocab.tokenize(text.decode("utf-8", "ignore")) if text else []

@@ -1,0 +1,8 @@
+"""Texts that a grammar allows: GBNF and JSON schemas, and what may come next as tokens of a vocabulary."""
+
+from __future__ import annotations
+
+from localspec.grammar.gbnf import parse
+from localspec.grammar.matcher import Grammars, Matcher
+
+__all__ = ["Grammars", "Matcher", "parse", "schema_grammar"]
