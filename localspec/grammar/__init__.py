@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from localspec.grammar.gbnf import parse
 from localspec.grammar.matcher import Grammars, Matcher
+from localspec.grammar.schema import schema_grammar
 
 __all__ = ["Grammars", "Matcher", "parse", "schema_grammar"]

@@ -52,6 +52,15 @@ class Automaton:
         """Whether the text may end here."""
         return _DONE in self._sets[state]
 
+    def must_end(self, state: int) -> bool:
+        """Whether the text cannot go on."""
+        return self.accepts(state) and not len(self._ways(state))
+
+    def _ways(self, state: int) -> NDArray[np.intp]:
+        """The kinds of bytes that may come."""
+        after = self.steps(np.full(self._n_kinds, state, np.int32), np.arange(self._n_kinds))
+        return np.flatnonzero(after != DEAD)
+
     def step(self, state: int, kind: int) -> int:
         """The state after a byte of this kind, or `DEAD`.
 
@@ -86,8 +95,7 @@ class Automaton:
         """The bytes that must come, ``most`` at most: as long as there is one choice and the text may not end."""
         text = bytearray()
         while len(text) < most and not self.accepts(state):
-            kinds = np.arange(self._n_kinds)
-            ways = (self.steps(np.full(self._n_kinds, state), kinds) != DEAD).nonzero()[0]
+            ways = self._ways(state)
             if len(ways) != 1 or len(self._members[ways[0]]) != 1:
                 break
             text.append(self._members[ways[0]][0])

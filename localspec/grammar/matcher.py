@@ -94,6 +94,11 @@ class Matcher:
         return banned
 
     @property
+    def must_end(self) -> bool:
+        """Whether the text is complete and cannot go on."""
+        return not self.ended and self._language.automaton.must_end(self._state)
+
+    @property
     def only(self) -> int | None:
         """The token that must come, if there is but one."""
         if self.ended:

@@ -91,9 +91,10 @@ class SamplerState:
     min_tokens``), then ``params.samplers`` in turn. A temperature <= 0 is greedy even where the list leaves
     ``temperature`` out. Rows are float32 ``[n_vocab]`` and only read.
 
-    What ``grammar`` does not allow is banned before ``params.samplers``, so that the request's distribution is that of
-    the samplers over the allowed tokens. (llama.cpp draws first, and once more with the grammar in front where that
-    fails: greedy, the same; else a mixture of that distribution and of what the filters leave without the grammar.)
+    What ``grammar`` does not allow is banned before all of that, and where its text is complete end tokens are not: the
+    request's distribution is that of the samplers over the allowed tokens. (llama.cpp draws without the grammar first,
+    and once more with it in front where that failed: greedy, the same; else a mixture of this distribution and of what
+    the filters leave of the whole vocabulary.)
 
     Methods that read a row raise `ModelFault` for NaN scores and `UsageError` if every token is banned.
     """
@@ -193,7 +194,8 @@ class SamplerState:
 
     @property
     def _bans_ends(self) -> bool:
-        return self.params.ignore_eos or self.index < self.params.min_tokens
+        bans = self.params.ignore_eos or self.index < self.params.min_tokens
+        return bans and (self.grammar is None or not self.grammar.must_end)
 
     def _scores(self, row: Row) -> Scores:
         scores = Scores(None, self._biased(row))
