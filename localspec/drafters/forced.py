@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localspec.drafters.base import Ask, Draft, TextDrafter
+from localspec.errors import UsageError
+from localspec.grammar import Matcher
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
 
@@ -39,9 +41,14 @@ class Forced(TextDrafter):
         return [self._draft(ask) for ask in asks]
 
     def _draft(self, ask: Ask) -> Draft:
-        place = ask.state.grammar
-        if place is None:
+        if ask.state.grammar is None:
             return Draft.nothing(ask)
+        try:
+            return self._forced(ask, ask.state.grammar)
+        except UsageError:  # too complex further on; if the text goes that way it fails, guess or no guess
+            return Draft.nothing(ask)
+
+    def _forced(self, ask: Ask, place: Matcher) -> Draft:
         price, reach = ask.price, 1.0
         tokens, scores = [ask.tokens[-1]], list[float]()
         for token in self._spelt(place.forced(_BYTES)):
