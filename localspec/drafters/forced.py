@@ -1,7 +1,8 @@
 """``grammar``: what a grammar leaves no choice about.
 
 Where all texts of the grammar go on with the same bytes, they are spelt as the tokenizer spells them. The target may
-spell them otherwise, unless one token is the only one allowed: such a guess is certain.
+spell them otherwise, unless one token is the only one allowed: such a guess is certain. The last token of the bytes is
+guessed only then: it may well take in some of what follows.
 """
 
 from __future__ import annotations
@@ -51,11 +52,15 @@ class Forced(TextDrafter):
     def _forced(self, ask: Ask, place: Matcher) -> Draft:
         price, reach = ask.price, 1.0
         tokens, scores = [ask.tokens[-1]], list[float]()
-        for token in self._spelt(place.forced(_BYTES)):
-            score = 1.0 if place.only == token else _LIKELY
+        most = min(price.limits.depth, price.limits.nodes)
+        spelt = self._spelt(place.forced(_BYTES))
+        for token in spelt[:most]:
+            is_certain = place.only == token
+            score = 1.0 if is_certain else _LIKELY
             reach *= price.believed(score)
             after = place.follow(token)
-            if after is None or len(scores) == min(price.limits.depth, price.limits.nodes) or not price.pays(reach):
+            is_last = len(scores) + 1 == len(spelt)
+            if after is None or (is_last and not is_certain) or not price.pays(reach):
                 break
             place = after
             tokens.append(token)
