@@ -116,7 +116,8 @@ class Grammars:
     are kept, with what was worked out of them."""
 
     def __init__(self, pieces: Sequence[bytes], end_tokens: Collection[int]) -> None:
-        self._trie = TokenTrie(pieces)
+        # llama.cpp never allows a piece that begins with a zero byte either.
+        self._trie = TokenTrie([b"" if piece.startswith(b"\0") else piece for piece in pieces])
         self._ends = end_tokens
         self._languages: OrderedDict[str, _Language] = OrderedDict()
 
