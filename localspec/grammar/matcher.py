@@ -31,6 +31,9 @@ class _Language:
         self._end_ids = np.array(sorted(self.ends), np.int32)
         self._masks: OrderedDict[int, Mask] = OrderedDict()
 
+    def known_mask(self, state: int) -> Mask | None:
+        return self._masks.get(state)
+
     def mask(self, state: int) -> Mask:
         mask = self._masks.get(state)
         if mask is None:
@@ -81,6 +84,14 @@ class Matcher:
         if place is None:
             raise ValueError(f"the grammar does not allow token {token} here")
         return place
+
+    def allowed(self, tokens: NDArray[np.int32]) -> NDArray[np.intp]:
+        """The places in ``tokens`` of those that are allowed: for a few tokens of a place whose mask nobody has asked
+        for, far cheaper than the mask."""
+        mask = None if self.ended else self._language.known_mask(self._state)
+        if mask is not None and tokens.max(initial=0) < len(mask):
+            return np.flatnonzero(mask[tokens])
+        return np.array([at for at, token in enumerate(tokens.tolist()) if self.allows(token)], np.intp)
 
     def ban(self, row: Row) -> Row:
         """A copy of ``row`` (``[n]``, as many tokens as the vocabulary has, or not) with -inf for what is not

@@ -24,6 +24,8 @@ from localspec.types import SamplingParams
 
 Row = NDArray[np.float32]
 
+_POOL, _LEAST_POOL = 4, 64  # tokens looked at for one that is wanted, and at all
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
@@ -159,10 +161,10 @@ class SamplerState:
         """
         if allowed is not None and allowed < len(row):
             row = row[:allowed]
-        if self.greedy and k == 1:
+        if self.greedy and k == 1 and self.grammar is None:
             token = self._best(row)
             return ((token, filters.chance(row, token)),)
-        scores = self._scores(row)
+        scores = self._scores(row, k)
         if self.greedy:
             return filters.best(scores, k)
         law = filters.to_law(scores)
@@ -190,28 +192,32 @@ class SamplerState:
             if not banned and (self.grammar is None or self.grammar.allows(token)):
                 filters.require_finite(row.item(token))
                 return token
-        return filters.greedy(self._scores(row))
+        return filters.greedy(self._scores(row, 1))
 
     @property
     def _bans_ends(self) -> bool:
         bans = self.params.ignore_eos or self.index < self.params.min_tokens
         return bans and (self.grammar is None or not self.grammar.must_end)
 
-    def _scores(self, row: Row) -> Scores:
-        scores = Scores(None, self._biased(row))
-        for step in self.plan.steps:
+    def _scores(self, row: Row, best: int | None = None) -> Scores:
+        """``best``: a greedy caller looks at no more than so many of the likeliest."""
+        row, steps = self._biased(row), self.plan.steps
+        if self.grammar is None:
+            scores = Scores(None, row)
+        else:
+            few = self.params.top_k if steps[:1] == ("top_k",) else best if self.greedy and not steps else None
+            scores = _within(self.grammar, row, few)
+        for step in steps:
             scores = self._apply(step, scores)
         return scores
 
     def _biased(self, row: Row) -> Row:
         plan, bans_ends = self.plan, self._bans_ends
-        if self.grammar is not None:
-            row = self.grammar.ban(row)
         if not bans_ends and not len(plan.bias_ids):
             return row
         if plan.reach > len(row):
             plan = plan.below(len(row))
-        row = row.copy() if self.grammar is None else row
+        row = row.copy()
         if len(plan.bias_ids):
             row[plan.bias_ids] += plan.bias
         if bans_ends:
@@ -241,3 +247,15 @@ class SamplerState:
             case "temperature":
                 return filters.temperature(scores, params.temperature)
         raise AssertionError(step)
+
+
+def _within(grammar: Matcher, row: Row, few: int | None) -> Scores:
+    """The scores of what ``grammar`` allows. Where the ``few`` likeliest of them will do, most places in a text are
+    settled by a look at some more than that; their mask, which costs a walk over the vocabulary, is not made."""
+    if few is not None:
+        pool = filters.top_k(Scores(None, row), max(_POOL * few, _LEAST_POOL))
+        if pool.ids is not None:
+            allowed = grammar.allowed(pool.ids)
+            if len(allowed) >= few:
+                return pool.keep(allowed)
+    return Scores(None, grammar.ban(row))

@@ -181,6 +181,35 @@ def row(seed: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 
 @few
+@given(
+    params=samplings(600),
+    seed=st.integers(0, 99),
+    grammar=st.sampled_from(
+        ["root ::= [a-m] [0-9]*", "root ::= [a-z0-9]*", 'root ::= "z"* "q" [0-9]', "root ::= [0-9a-z]"]
+    ),
+    ties=st.booleans(),
+)
+def test_a_look_at_the_likeliest_finds_what_the_whole_mask_does(
+    params: SamplingParams, seed: int, grammar: str, ties: bool
+) -> None:
+    words = FakeVocab(600)
+    place = Grammars([words.piece(token) for token in range(600)], {END}).start(grammar)
+    state = SamplerState.start(params, seed=seed, prompt=[2], end_tokens={END}, n_ctx=64, grammar=place)
+    scores = np.random.default_rng(seed).normal(0, 3, 600).astype(np.float32)
+    if ties:
+        scores = np.round(scores)
+    free = replace(state, grammar=None)
+    banned = place.ban(scores)
+    assert (banned > -np.inf).tolist() == [place.allows(token) for token in range(600)]
+    law, wanted = state.law(scores), free.law(banned)
+    assert law.ids.tolist() == wanted.ids.tolist()
+    assert law.logp == pytest.approx(wanted.logp)
+    assert state.draw(scores) == free.draw(banned)
+    for k in (1, 3):
+        assert [token for token, _ in state.guesses(scores, k)] == [token for token, _ in free.guesses(banned, k)]
+
+
+@few
 @given(pair=grammars(LETTERS), params=samplings(N_VOCAB), seed=st.integers(0, 99))
 def test_one_law_for_all_who_ask(pair: tuple[str, str], params: SamplingParams, seed: int) -> None:
     """``law``, ``draw``, ``guesses``, ``draft_law`` and ``residual`` leave out the same tokens: the samplers run over
