@@ -19,7 +19,7 @@ Numbers = NDArray[np.integer[Any]]
 
 DEAD, UNKNOWN = -1, -2
 MAX_STACKS = 4096  # in one state
-MAX_STATES = 200_000
+MAX_SIZE = 1_000_000  # stacks of all states
 
 _DONE = 0  # the empty stack
 
@@ -41,6 +41,7 @@ class Automaton:
         self._tops: list[tuple[int, int]] = [(0, 0)]
         self._states: dict[frozenset[int], int] = {}
         self._sets: list[frozenset[int]] = []
+        self._size = 0
         self._table = np.full((64, self._n_kinds), UNKNOWN, np.int32)
         self.start = self._state(self._closed([self._push(self._place((rules.root,)), _DONE)]))
 
@@ -65,7 +66,7 @@ class Automaton:
         """The state after a byte of this kind, or `DEAD`.
 
         Raises:
-            UsageError: the grammar is too ambiguous to be followed, or needs too many states.
+            UsageError: the grammar is too ambiguous to be followed, or takes too much memory.
         """
         found = int(self._table[state, kind])
         if found == UNKNOWN:
@@ -117,12 +118,13 @@ class Automaton:
     def _state(self, stacks: frozenset[int]) -> int:
         state = self._states.get(stacks)
         if state is None:
-            state = self._states[stacks] = len(self._sets)
-            if state >= MAX_STATES:
+            self._size += len(stacks)
+            if self._size > MAX_SIZE:
                 raise UsageError(
-                    f"the grammar needs more than {MAX_STATES} states for this text",
+                    "the grammar takes too much memory to be followed through this text",
                     hint="Nest less, or repeat without a limit.",
                 )
+            state = self._states[stacks] = len(self._sets)
             self._sets.append(stacks)
             if state >= len(self._table):
                 more = np.full_like(self._table, UNKNOWN)

@@ -16,8 +16,8 @@ from localspec.grammar.trie import TokenTrie
 Row = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-_MASKS = 64  # kept, one byte a token of the vocabulary each
-_GRAMMARS = 8
+_MASKS = 32  # kept, one byte a token of the vocabulary each
+_GRAMMARS = 4
 
 
 class _Language:
@@ -53,7 +53,7 @@ class Matcher:
     behind. A token is allowed if some text of the grammar goes on with its bytes; tokens without bytes are not, end
     tokens are where the text may end. After an end token anything goes: the answer is over.
 
-    What asks for states raises `UsageError` where the grammar is too ambiguous or needs too many.
+    What asks for states raises `UsageError` where the grammar is too ambiguous or takes too much memory.
     """
 
     _language: _Language

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,28 +34,24 @@ class TokenTrie:
         self._n_nodes = 1 + sum(len(level.bytes_) for level in self._levels)
 
     def _build(self) -> list[_Level]:
-        # Sorted, tokens of one prefix lie side by side; (token's place, parent node) walk down together.
-        order = sorted((i for i, piece in enumerate(self.pieces) if piece), key=lambda i: self.pieces[i])
+        text = np.frombuffer(b"".join(self.pieces), np.uint8)
+        sizes = np.array([len(piece) for piece in self.pieces], np.int64)
+        begins = np.cumsum(sizes) - sizes
         levels: list[_Level] = []
-        first, parents, depth = 1, np.zeros(len(order), np.int64), 0
-        tokens = np.array(order, np.int64)
-        sizes = np.array([len(self.pieces[i]) for i in order], np.int64)
-        n_parents = 1
+        tokens = np.flatnonzero(sizes)
+        parents, n_parents, first = np.zeros(len(tokens), np.int64), 1, 1
         while len(tokens):
-            bytes_ = np.array([self.pieces[i][depth] for i in tokens.tolist()], np.int64)
-            keys = parents * 256 + bytes_
+            depth = len(levels)
+            keys = parents * 256 + text[begins[tokens] + depth]
             nodes, place = np.unique(keys, return_inverse=True)
-            count = np.bincount(nodes // 256, minlength=n_parents).astype(np.int32)
-            start = (np.cumsum(count) - count).astype(np.int32)
-            if depth:
-                before = levels[-1]
-                levels[-1] = _Level(before.first, before.bytes_, start, count)
+            if levels:
+                count = np.bincount(nodes // 256, minlength=n_parents).astype(np.int32)
+                levels[-1] = replace(levels[-1], start=(np.cumsum(count) - count).astype(np.int32), count=count)
             empty = np.zeros(len(nodes), np.int32)
             levels.append(_Level(first, (nodes % 256).astype(np.uint8), empty, empty))
-            depth += 1
-            ends = sizes == depth
+            ends = sizes[tokens] == depth + 1
             self._nodes[tokens[ends]] = first + place[ends]
-            tokens, sizes, parents = tokens[~ends], sizes[~ends], place[~ends]
+            tokens, parents = tokens[~ends], place[~ends]
             n_parents, first = len(nodes), first + len(nodes)
         return levels
 
