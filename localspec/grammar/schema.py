@@ -59,7 +59,7 @@ def schema_grammar(text: str) -> str:
     if len(text) > MAX_TEXT:
         raise UsageError(f"the JSON schema has {len(text)} characters", hint=f"At most {MAX_TEXT} are read.")
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, parse_constant=_refuse)
         if isinstance(schema, dict | bool):
             return _Converter(schema).gbnf()
     except RecursionError:
@@ -67,6 +67,10 @@ def schema_grammar(text: str) -> str:
     except ValueError as error:
         raise UsageError(f"the JSON schema is no JSON: {error}", hint="Mind the quotes of the shell.") from None
     raise UsageError("the JSON schema is neither an object nor true", hint='Write it as {"type": …}.')
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
 
 
 class _Converter:
@@ -154,7 +158,10 @@ class _Converter:
         if not fitting:
             raise self._error(f"none of its values is of type {kind}")
         self._book.json("space")
-        return "(" + " | ".join(dict.fromkeys(map(json_literal, fitting))) + ") space"
+        try:
+            return "(" + " | ".join(dict.fromkeys(map(json_literal, fitting))) + ") space"
+        except ValueError:  # a number beyond all floats
+            raise self._error("one of its values is no JSON") from None
 
     def _either(self, schema: Schema, key: str, name: str) -> str:
         self._only(schema, (key, "type"))
@@ -164,48 +171,56 @@ class _Converter:
         shared = {"type": schema["type"]} if "type" in schema else {}
         found = []
         for i, way in enumerate(ways):
-            if shared and isinstance(way, dict) and not {"type", "$ref"} & way.keys():
+            if shared and isinstance(way, dict):
+                if "$ref" in way or way.get("type", schema["type"]) != schema["type"]:
+                    raise self._error(f"type beside {key} of other types is not supported", "Write it in each.")
                 way = shared | way
             found.append(self._inside(f"{key}/{i}", way, f"{name}-{i}"))
         return " | ".join(dict.fromkeys(found))
 
     def _joined(self, schema: Schema) -> Schema:
-        """``allOf`` of objects as one object."""
+        """``allOf`` as one schema: the properties of all its parts, and what only one of them says."""
         parts = schema["allOf"]
         if not isinstance(parts, list) or not parts:
             raise self._error("allOf is no list of schemas")
         joined: dict[str, Any] = {}
-        for part in (*parts, {key: value for key, value in schema.items() if key != "allOf"}):
-            depth = 0
-            while isinstance(part, dict) and set(part) - _NOTES == {"$ref"} and depth < MAX_DEPTH:
-                part, depth = self._find(part["$ref"]), depth + 1
-            if not isinstance(part, dict):
-                raise self._error("allOf holds what is no object", "Join its schemas by hand.")
+        for part in (*map(self._resolved, parts), {key: value for key, value in schema.items() if key != "allOf"}):
             for key, value in part.items():
-                if key in _NOTES:
-                    continue
-                if key == "properties" and isinstance(value, dict):
-                    twice = joined.get(key, {}).keys() & value.keys()
-                    if any(joined[key][one] != value[one] for one in twice):
-                        raise self._error(f"allOf says two things of {min(twice)}", "Join its schemas by hand.")
-                    value = joined.get(key, {}) | value
-                elif key == "required" and isinstance(value, list):
-                    value = [*joined.get(key, []), *value]
-                elif joined.get(key, value) != value:
-                    raise self._error(f"allOf says two things of {key}", "Join its schemas by hand.")
-                joined[key] = value
+                if key not in _NOTES:
+                    joined[key] = self._both(key, joined[key], value) if key in joined else value
+        beside = schema.keys() - _NOTES - {"allOf"}
+        if "additionalProperties" in joined and (len(parts) > 1 or beside):
+            raise self._error("allOf with additionalProperties is not supported", "Join its schemas by hand.")
         return joined
 
+    def _both(self, key: str, one: Any, other: Any) -> Any:
+        if one == other:
+            return one
+        if key == "required" and isinstance(one, list) and isinstance(other, list):
+            return one + other
+        if key == "properties" and isinstance(one, dict) and isinstance(other, dict):
+            return one | {name: self._both(name, one.get(name, value), value) for name, value in other.items()}
+        raise self._error(f"allOf says two things of {key}", "Join its schemas by hand.")
+
+    def _resolved(self, part: Any) -> Schema:
+        for _ in range(MAX_DEPTH):
+            if not isinstance(part, dict):
+                raise self._error("allOf holds what is no object", "Join its schemas by hand.")
+            if part.keys() - _NOTES != {"$ref"}:
+                return part
+            part = self._find(part["$ref"])
+        raise self._error("its references lead in a circle")
+
     def _ref(self, ref: Any) -> str:
-        if not isinstance(ref, str) or not ref.startswith("#"):
-            raise self._error(f"$ref {ref!r} lies outside the schema", "Copy what it stands for into $defs.")
+        self._find(ref)
         if ref not in self._refs:
-            self._find(ref)
             self._refs[ref] = self._book.reserve(ref.rsplit("/", 1)[-1])
             self._waiting.append(ref)
         return self._refs[ref]
 
-    def _find(self, ref: str) -> Any:
+    def _find(self, ref: Any) -> Any:
+        if not isinstance(ref, str) or not ref.startswith("#"):
+            raise self._error(f"$ref {ref!r} lies outside the schema", "Copy what it stands for into $defs.")
         found: Any = self._schema
         for part in ref[1:].split("/")[1:]:
             part = part.replace("~1", "/").replace("~0", "~")

@@ -68,8 +68,12 @@ def literal(text: str) -> str:
 
 
 def json_literal(value: Any) -> str:
-    """GBNF of a JSON value, written in the shortest way."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """GBNF of a JSON value, written in the shortest way.
+
+    Raises:
+        ValueError: a number in it is not finite.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         text.encode()
     except UnicodeEncodeError:  # half a character, which only an escape can spell
