@@ -40,7 +40,7 @@ class SamplingParams:
     ``temperature <= 0`` is greedy. ``top_k <= 0``, ``top_p >= 1``, ``min_p <= 0`` and ``typical_p >= 1`` are
     off. ``repeat_last_n`` is the window of the three penalties: 0 off, -1 the whole context. ``seed=None``
     asks for entropy; the seed used is reported in ``Started``. ``min_tokens`` keeps end tokens away until so
-    many tokens are out.
+    many tokens are out. ``grammar`` is a text in GBNF: only what its rule ``root`` stands for can come.
 
     Off by default: ``top_n_sigma <= 0``, ``xtc_probability <= 0`` or ``xtc_threshold > 0.5``, ``dynatemp_range <= 0``,
     ``dry_multiplier <= 0`` (its window ``dry_penalty_last_n`` as ``repeat_last_n``), ``adaptive_target < 0``,
@@ -77,6 +77,7 @@ class SamplingParams:
     min_tokens: int = 0
     samplers: tuple[str, ...] = DEFAULT_SAMPLERS
     seed: int | None = None
+    grammar: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

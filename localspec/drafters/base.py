@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from localspec.backends.base import Rows
 from localspec.control.price import Price
+from localspec.errors import UsageError
+from localspec.grammar import Matcher
 from localspec.sampling import Law, SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import AcceptRule
@@ -56,6 +58,22 @@ class Draft:
         chosen = sorted({0, *nodes})
         laws = {new: self.laws[old] for new, old in enumerate(chosen) if old in self.laws}
         return Draft(self.tree.keep(chosen), laws, self.out)
+
+    def within(self, grammar: Matcher) -> Draft:
+        """The draft without guesses that ``grammar``, at the place after the pending token, does not allow. Drawn ones
+        come from laws that leave them out."""
+        if self.laws:
+            return self
+        places: dict[int, Matcher] = {0: grammar}
+        for node in range(1, len(self.tree)):
+            if (before := places.get(self.tree.parents[node])) is not None:
+                try:
+                    place = before.follow(self.tree.tokens[node])
+                except UsageError:  # too complex there; if the text goes that way it fails, guess or no guess
+                    continue
+                if place is not None:
+                    places[node] = place
+        return self if len(places) == len(self.tree) else self.keep(places)
 
     def usable(self, min_depth: int, end_tokens: Collection[int]) -> Draft:
         """The draft without guesses behind an end token, and none at all if it is shorter than ``min_depth``.

@@ -7,12 +7,13 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from localspec.backends.base import Rows, Target, Work
 from localspec.chat import ChatTemplate
 from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
-from localspec.drafters.base import Ask, Draft, Drafter
+from localspec.drafters import forced
+from localspec.drafters.base import Ask, Draft, Drafter, spec_type
 from localspec.engine.answer import Answer, StepTimes
 from localspec.engine.breakers import breakers
 from localspec.engine.encode import Spelling, check_length, earlier_texts, encode, text_stream
@@ -21,9 +22,10 @@ from localspec.engine.handle import Handle
 from localspec.engine.panel import Panel
 from localspec.engine.slots import Slots
 from localspec.errors import Cancelled, EngineError, OutOfMemory, UsageError
+from localspec.grammar import Grammars, Matcher
 from localspec.sampling import SamplerState, check
 from localspec.spec.tree import TokenTree
-from localspec.types import EngineInfo, Event, GenerationRequest
+from localspec.types import EngineInfo, Event, GenerationRequest, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Engine:
 
     Args:
         target: the model whose text it is.
-        drafters: sources of guesses, in order of preference; none for plain decoding.
+        drafters: sources of guesses, in order of preference; none for plain decoding. Where there are any, what a
+            grammar forces is guessed too.
         template: the model's chat template, for requests with messages.
         info: what front ends show of it.
         controller: decides how much is guessed; by default all that a request allows.
@@ -66,12 +69,12 @@ class Engine:
         prompt_chunk: int = 256,
     ) -> None:
         self.target = target
-        self._panel = Panel(drafters)
+        self._panel = Panel([*drafters, forced.Forced(target.vocab)] if drafters else ())
         self._check_needs()
         self._costly = self._panel.costly
         self._slots = Slots(target, self._panel)
         self._template = template
-        self.info = info or self._bare_info()
+        self.info = info or self._bare_info(drafters)
         self._controller: Controller = controller or FixedController()
         self._threads: int | None = None
         self._prompt_chunk = min(prompt_chunk, target.caps.max_rows)
@@ -91,12 +94,12 @@ class Engine:
         self._panel.close_all()
         self.target.close_all()
 
-    def _bare_info(self) -> EngineInfo:
+    def _bare_info(self, drafters: Sequence[Drafter]) -> EngineInfo:
         caps = self.target.caps
         return EngineInfo(
             target=type(self.target).__name__,
             draft=None,
-            drafters=self._panel.types,
+            drafters=tuple(dict.fromkeys(spec_type(drafter.name) for drafter in drafters)),
             backend="",
             n_ctx=caps.n_ctx,
             n_ctx_train=caps.n_ctx_train,
@@ -130,6 +133,7 @@ class Engine:
             ModelError: the chat template refuses the messages.
         """
         check(request.sampling, n_vocab=self.target.caps.n_vocab)
+        self._grammar(request.sampling)
         self._check_types(request)
         prompt = check_length(self.encode(request), self.target.caps.n_ctx)
         events: deque[Event] = deque()
@@ -217,6 +221,8 @@ class Engine:
         seq, spec = answer.slot.seq, answer.request.spec
         n_past = self.target.n_past(seq)
         lags = self._panel.lags(seq, n_past, spec.types, bool(answer.earlier))
+        if answer.request.sampling.grammar is None:
+            lags.pop(forced.NAME, None)
         return Wish(seq, spec, self._room(answer, sharers), n_past, lags, self._costly)
 
     def _room(self, answer: Answer, sharers: int) -> Limits:
@@ -335,7 +341,16 @@ class Engine:
             end_tokens=self.target.vocab.end_tokens,
             n_ctx=self.target.caps.n_ctx,
             breakers=breakers(self.target.vocab, params.dry_sequence_breakers) if params.dry_multiplier > 0 else None,
+            grammar=self._grammar(params),
         )
+
+    @cached_property
+    def _grammars(self) -> Grammars:
+        vocab = self.target.vocab
+        return Grammars([vocab.piece(token) for token in range(vocab.n_tokens)], vocab.end_tokens)
+
+    def _grammar(self, params: SamplingParams) -> Matcher | None:
+        return None if params.grammar is None else self._grammars.start(params.grammar)
 
     def _drop_cancelled(self) -> None:
         # Before the answers are looked at: a cancellation that comes later interrupts again.

@@ -168,13 +168,15 @@ def _is_wanted(name: str, asks: Mapping[str, Ask], drafts: Mapping[str, Draft]) 
 
 
 def _fit(draft: Draft, ask: Ask) -> Draft:
-    """The draft within the limits that were asked for.
+    """The draft within the grammar, and within the limits that were asked for.
 
     Raises:
         ValueError: it is over another token than the pending one, or of drawn guesses, which cannot be cut.
     """
     if draft.tree.tokens[0] != ask.tokens[-1]:
         raise ValueError("guesses over a token that is not pending")
+    if ask.state.grammar is not None:
+        draft = draft.within(ask.state.grammar)
     tree = ask.price.limits.fit(draft.tree)
     if tree is draft.tree:
         return draft

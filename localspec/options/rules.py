@@ -30,6 +30,9 @@ EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("cpu_moe_draft",), ("n_cpu_moe_draft",)),
     (("rope_scale",), ("rope_freq_scale",)),
     (("json",), ("jsonl",)),
+    (("grammar", "grammar_file"), ("json_schema", "json_schema_file")),
+    (("grammar",), ("grammar_file",)),
+    (("json_schema",), ("json_schema_file",)),
 )
 #: These do nothing without the other.
 NEEDS = (("hf_file", "hf_repo"), ("hf_file_draft", "hf_repo_draft"))

@@ -73,7 +73,7 @@ def _path(name: str | None) -> Path | None:
 
 
 def check_loading(values: Values) -> None:
-    """Reads everything that `engine_options` reads, before a model is looked for or downloaded.
+    """Reads everything that `engine_options` and `sampling_params` read, before a model is looked for or downloaded.
 
     Raises:
         UsageError: a value that makes no sense, naming its flag.
@@ -85,6 +85,7 @@ def check_loading(values: Values) -> None:
     options = engine_options(values, some, some if has_draft else None)
     spec_types(options)
     check_texts(options)
+    sampling_params(values)
 
 
 def _target_options(values: Values, path: Path) -> ModelOptions:
@@ -211,7 +212,7 @@ def sampling_params(values: Values) -> SamplingParams:
     """How tokens are drawn.
 
     Raises:
-        UsageError: an unknown sampler, or a bias or a breaker that cannot be read.
+        UsageError: an unknown sampler, a bias or a breaker that cannot be read, or a grammar that makes no sense.
     """
     from localspec.sampling import parse_breakers, parse_samplers
 
@@ -245,7 +246,29 @@ def sampling_params(values: Values) -> SamplingParams:
         min_tokens=values["min_tokens"],
         samplers=parse_samplers(values["samplers"]),
         seed=None if values["seed"] == -1 else values["seed"],
+        grammar=grammar(values),
     )
+
+
+def grammar(values: Values) -> str | None:
+    """The grammar that answers must follow, as GBNF; a JSON schema is turned into one.
+
+    Raises:
+        UsageError: a file that cannot be read, or a mistake in grammar or schema.
+    """
+    from localspec.grammar import parse, schema_grammar
+
+    text: str | None = values["grammar"]
+    if values["grammar_file"] is not None:
+        text = file_text("--grammar-file", values["grammar_file"])
+    schema: str | None = values["json_schema"]
+    if values["json_schema_file"] is not None:
+        schema = file_text("--json-schema-file", values["json_schema_file"])
+    if schema is not None:
+        text = schema_grammar(schema)
+    if text is not None:
+        parse(text)
+    return text
 
 
 def _bias(text: str) -> tuple[int, float]:

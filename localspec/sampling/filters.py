@@ -70,7 +70,7 @@ def require_finite(peak: float) -> float:
     """
     if peak == -math.inf:
         raise UsageError(
-            "no token is left to draw: logit bias, ignore_eos and min_tokens ban every one",
+            "no token is left to draw: logit bias, ignore_eos, min_tokens and the grammar ban every one",
             hint="Ban fewer tokens.",
         )
     if not math.isfinite(peak):

@@ -13,6 +13,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.grammar import Matcher
 from localspec.sampling import filters
 from localspec.sampling.dry import Breakers, Repeats, dry
 from localspec.sampling.filters import Scores
@@ -24,6 +25,8 @@ from localspec.sampling.residual import ResidualDraw
 from localspec.types import SamplingParams
 
 Row = NDArray[np.float32]
+
+_POOL, _LEAST_POOL = 4, 64  # tokens looked at for one that is wanted, and at all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +111,11 @@ class SamplerState:
     if there is one. A temperature <= 0 is greedy even where the list leaves ``temperature`` out. Rows are float32
     ``[n_vocab]`` and only read.
 
+    What ``grammar`` does not allow is banned before all of that, and where its text is complete end tokens are not: the
+    request's distribution is that of the samplers over the allowed tokens. (llama.cpp draws without the grammar first,
+    and once more with it in front where that failed: greedy, the same; else a mixture of this distribution and of what
+    the filters leave of the whole vocabulary.)
+
     Methods that read a row raise `ModelFault` for NaN scores and `UsageError` if every token is banned.
     """
 
@@ -118,6 +126,7 @@ class SamplerState:
     window: Window
     repeats: Repeats
     learner: Learner | None
+    grammar: Matcher | None = None
 
     @classmethod
     def start(
@@ -129,9 +138,10 @@ class SamplerState:
         end_tokens: Collection[int],
         n_ctx: int,
         breakers: Breakers | None = None,
+        grammar: Matcher | None = None,
     ) -> SamplerState:
         """The state for the first output token. ``params`` passed `localspec.sampling.check`; ``breakers`` are its
-        ``dry_sequence_breakers`` as tokens."""
+        ``dry_sequence_breakers`` as tokens, ``grammar`` is the beginning of ``params.grammar``."""
         plan = Plan.of(params, end_tokens)
 
         def size(step: str, last_n: int) -> int:
@@ -145,6 +155,7 @@ class SamplerState:
             Window.of(prompt, size("penalties", params.repeat_last_n)),
             Repeats.of(prompt, size("dry", params.dry_penalty_last_n), breakers or Breakers.of()),
             None if plan.greedy else learner(params),
+            grammar,
         )
 
     @property
@@ -165,6 +176,7 @@ class SamplerState:
             self.window.push(token),
             self.repeats.push(token),
             learner,
+            None if self.grammar is None else self.grammar.advance(token),
         )
 
     def law(self, row: Row) -> Law:
@@ -192,10 +204,10 @@ class SamplerState:
         """
         if allowed is not None and allowed < len(row):
             row = row[:allowed]
-        if self.greedy and k == 1:
+        if self.greedy and k == 1 and self.grammar is None:
             token = self._best(row)
             return ((token, filters.chance(row, token)),)
-        scores = self._scores(row)
+        scores = self._scores(row, k)
         if self.greedy:
             return filters.best(scores, k)
         law = filters.to_law(scores)
@@ -216,29 +228,37 @@ class SamplerState:
         return ResidualDraw(self.law(row), law, seed=self.seed, index=self.index, node=node)
 
     def _best(self, row: Row) -> int:
-        """The likeliest token. Where nothing but bans of end tokens could change it, the row is not copied for them."""
+        """The likeliest token. Where nothing but bans could change it, the row is not copied for them."""
         if not self.plan.steps and not len(self.plan.bias_ids):
             token = int(row.argmax())
-            if token not in self.plan.end_ids or not self._bans_ends:
+            banned = self._bans_ends and token in self.plan.end_ids
+            if not banned and (self.grammar is None or self.grammar.allows(token)):
                 filters.require_finite(row.item(token))
                 return token
-        return filters.greedy(self._scores(row))
+        return filters.greedy(self._scores(row, 1))
 
     @property
     def _bans_ends(self) -> bool:
-        return self.params.ignore_eos or self.index < self.params.min_tokens
+        bans = self.params.ignore_eos or self.index < self.params.min_tokens
+        return bans and (self.grammar is None or not self.grammar.must_end)
 
     @property
     def _xtc_coin(self) -> bool:
         return bool(uniform(self.seed, Stream.XTC, self.index, (0,))[0] <= self.params.xtc_probability)
 
-    def _scores(self, row: Row) -> Scores:
-        scores = self._filtered(row)
+    def _scores(self, row: Row, best: int | None = None) -> Scores:
+        """``best``: a greedy caller looks at no more than so many of the likeliest."""
+        scores = self._filtered(row, best)
         return scores if self.learner is None else self.learner.apply(scores)
 
-    def _filtered(self, row: Row) -> Scores:
-        scores = Scores(None, self._biased(row))
-        for step in self.plan.steps:
+    def _filtered(self, row: Row, best: int | None = None) -> Scores:
+        row, steps = self._biased(row), self.plan.steps
+        if self.grammar is None:
+            scores = Scores(None, row)
+        else:
+            few = self.params.top_k if steps[:1] == ("top_k",) else best if self.greedy and not steps else None
+            scores = _within(self.grammar, row, few)
+        for step in steps:
             scores = self._apply(step, scores)
         return scores
 
@@ -294,3 +314,15 @@ class SamplerState:
             case "temperature":
                 return filters.temperature(scores, params.temperature)
         raise AssertionError(step)
+
+
+def _within(grammar: Matcher, row: Row, few: int | None) -> Scores:
+    """The scores of what ``grammar`` allows. Where the ``few`` likeliest of them will do, most places in a text are
+    settled by a look at some more than that; their mask, which costs a walk over the vocabulary, is not made."""
+    if few is not None:
+        pool = filters.top_k(Scores(None, row), max(_POOL * few, _LEAST_POOL))
+        if pool.ids is not None:
+            allowed = grammar.allowed(pool.ids)
+            if len(allowed) >= few:
+                return pool.keep(allowed)
+    return Scores(None, grammar.ban(row))

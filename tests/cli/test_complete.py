@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -61,3 +62,16 @@ def _answer(stdout: bytes, form: tuple[str, ...]) -> str:
         events = map(json.loads, stdout.splitlines())
         return "".join(event["text"] for event in events if event["event"] == "tokens")
     return stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [(("--grammar", 'root ::= "ab" "c"+ "."', "--min-tokens", "4"), None), (("-j", '{"const": null}'), "null")],
+)
+def test_an_answer_by_a_grammar(arguments: tuple[str, ...], wanted: str | None) -> None:
+    done = run(
+        "complete", "-m", "any.gguf", "-s", "3", "-p", "abc", *arguments, "-n", "40", module="tests.cli.fake_main"
+    )
+    assert done.returncode == 0, done
+    text = done.stdout.decode()
+    assert re.fullmatch(r"abc+\.", text) if wanted is None else text.strip() == wanted

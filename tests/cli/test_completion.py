@@ -45,7 +45,7 @@ def offered(folder: Path, *words: str, cache: Path | None = None) -> list[str]:
         (["chat", "--no-mm"], ["--no-mmap"]),
         (["complete", "--flash-attn", "o"], ["on", "off"]),
         (["complete", "-ctk", "bf"], ["bf16"]),
-        (["complete", "-n", "5", "--json"], ["--json", "--jsonl"]),
+        (["complete", "-n", "5", "--json"], ["--json-schema", "--json-schema-file", "--json", "--jsonl"]),
         (["complete", "--model", ""], []),  # bash goes on with names of files
         (["complete", "--spec-type", "su"], ["suffix"]),
         (["complete", "--spec-type", "suffix,dr"], ["suffix,draft-simple"]),

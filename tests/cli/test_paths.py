@@ -18,13 +18,14 @@ from localspec.cli.diagnostics import one_line
 from localspec.cli.main import main
 from localspec.cli.source import read_prompt
 from localspec.errors import ExitCode, UsageError
+from localspec.grammar import schema_grammar
 from localspec.hub import models_in
 from localspec.hub.shelf import located
 from localspec.options import COMMANDS, Values, engine_options, settle
 from localspec.options.commands import Command
 from localspec.options.option import Option
 from localspec.options.parse import parse
-from localspec.options.values import chat_template, system_message
+from localspec.options.values import chat_template, grammar, system_message
 from tests.cli.support import PLAIN, error_line, run
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 
@@ -78,6 +79,8 @@ READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "file": (read_prompt, "the prompt"),
     "system_file": (system_message, "be brief"),
     "chat_template_file": (chat_template, TEMPLATE),
+    "grammar_file": (grammar, 'root ::= "a"'),
+    "json_schema_file": (grammar, schema_grammar('{"type": "null"}')),
     "config": (lambda values: values["temp"], 0.25),
     "model": (models, None),
     "model_draft": (models, None),
@@ -92,6 +95,8 @@ FILES = {
     "file": "the prompt\n",
     "system_file": "be brief\n",
     "chat_template_file": TEMPLATE,
+    "grammar_file": 'root ::= "a"',
+    "json_schema_file": '{"type": "null"}',
     "config": "temp = 0.25\n",
 }
 

@@ -28,6 +28,8 @@ SAMPLES: dict[str, Any] = {
     "spec_type": "ngram-simple,draft-simple",
     "samplers": "top_k;temperature",
     "logit_bias": ("15-1.5", "16-inf"),
+    "grammar": 'root ::= "a"',
+    "json_schema": '{"type": "null"}',
     "stop": ("one", "two words"),
     "device": "RPC0,RPC1",
     "device_draft": "none",
@@ -148,6 +150,10 @@ ARRIVES = {
     "samplers": {"sampling.samplers"},
     "ignore_eos": {"sampling.ignore_eos"},
     "min_tokens": {"sampling.min_tokens"},
+    "grammar": {"sampling.grammar"},
+    "grammar_file": {"sampling.grammar"},
+    "json_schema": {"sampling.grammar"},
+    "json_schema_file": {"sampling.grammar"},
     "n_predict": {"max_tokens"},
     "stop": {"stop"},
 }
@@ -176,6 +182,14 @@ SPELLINGS = [
     for flag, on in spellings(option)
     if command.name == "complete" or option not in COMMANDS["complete"].options
 ]
+
+
+#: What is in the files that some options name.
+FILES = {
+    "chat_template_file": "{% for message in messages %}{{ message.content }}{% endfor %}",
+    "grammar_file": 'root ::= "a"',
+    "json_schema_file": '{"type": "null"}',
+}
 
 
 def sample(option: Option) -> Any:
@@ -267,9 +281,9 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("option", [o for o in GENERATION_OPTIONS if o.name not in ELSEWHERE], ids=attrgetter("name"))
 def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option, tmp_path: Path) -> None:
     value = sample(option)
-    if option.name == "chat_template_file":
-        value = str(tmp_path / "template")
-        Path(value).write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
+    if option.name in FILES:
+        value = str(tmp_path / "file")
+        Path(value).write_text(FILES[option.name])
     before, after = arrived(BASE), arrived({**BASE, option.name: value})
     assert {field for field in after if after[field] != before[field]} == ARRIVES[option.name]
 
@@ -356,6 +370,10 @@ def test_files_that_were_found_stand_in_for_names() -> None:
         ("lora_scaled", ("a.gguf:nan",), "--lora-scaled a.gguf:nan"),
         ("chat_template", "chatmi", "chatml"),
         ("chat_template_file", "/no/such", "/no/such"),
+        ("grammar", "root ::= (", "line 1, column 10"),
+        ("grammar_file", "/no/such", "/no/such"),
+        ("json_schema", "{", "no JSON"),
+        ("json_schema_file", "/no/such", "/no/such"),
         ("chat_template_kwargs", "[1]", "--chat-template-kwargs"),
         ("chat_template_kwargs", "{", "--chat-template-kwargs"),
     ],

@@ -49,7 +49,7 @@ def test_the_last_of_several_counts_and_repeatable_ones_add_up() -> None:
         (["--ctx-sise=1"], "no such option: --ctx-sise. Did you mean --ctx-size?"),
         (["--no-mmapp"], "Did you mean --no-mmap?"),
         (["--zzzzzzzz"], "no such option: --zzzzzzzz. See localspec complete --help."),
-        (["--grammar", "x"], "no such option: --grammar. See"),  # dashes and length are no likeness
+        (["--quuxbar", "x"], "no such option: --quuxbar. See"),  # dashes and length are no likeness
         (["--draft-mx", "3"], "Did you mean --spec-draft-n-max?"),  # not an old name
         (["-hg"], "no such option: -hg."),
         (["-hx", "a/b"], "no such option: -hx."),  # not -h with an x behind

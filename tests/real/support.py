@@ -16,10 +16,12 @@ from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, N
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine import Engine
 from localspec.engine.breakers import breakers
+from localspec.grammar import Grammars
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import GenerationRequest, SamplingParams, SpecParams
+from localspec.vocab import Vocab
 from tests.engine.support import Outcome, drain
 
 PLAIN = SpecParams(depth=0)
@@ -147,6 +149,10 @@ def check_cells(target: LlamaTarget) -> None:
     assert found == ends
 
 
+def grammars(vocab: Vocab) -> Grammars:
+    return Grammars([vocab.piece(token) for token in range(vocab.n_tokens)], vocab.end_tokens)
+
+
 def ties(target: LlamaTarget, wish: GenerationRequest, prompt: Sequence[int], ours: Outcome, plain: Outcome) -> int:
     """0 if both answers are the same, 1 if they part at a near-tie; anything else fails."""
     pairs = enumerate(zip(ours.ids, plain.ids, strict=False))
@@ -163,6 +169,7 @@ def ties(target: LlamaTarget, wish: GenerationRequest, prompt: Sequence[int], ou
         end_tokens=target.vocab.end_tokens,
         n_ctx=target.caps.n_ctx,
         breakers=breakers(target.vocab, wish.sampling.dry_sequence_breakers),
+        grammar=None if wish.sampling.grammar is None else grammars(target.vocab).start(wish.sampling.grammar),
     )
     for i, token in enumerate(plain.ids[:at]):
         state = state.advance(token, partial(fresh_row, target, [*prompt, *plain.ids[:i]]))

@@ -296,4 +296,18 @@ SAMPLING_OPTIONS = (
     ),
     Option("ignore_eos", ("--ignore-eos",), bool, False, "Never end by itself.", SAMPLING),
     Option("min_tokens", ("--min-tokens",), int, 0, "No end before so many tokens.", SAMPLING, "N", least=0),
+    Option("grammar", ("--grammar",), str, None, "The answer is a text of this grammar (GBNF).", SAMPLING, "GRAMMAR"),
+    Option("grammar_file", ("--grammar-file",), str, None, "A file with such a grammar.", SAMPLING, "FILE"),
+    Option(
+        "json_schema",
+        ("-j", "--json-schema"),
+        str,
+        None,
+        "The answer is JSON that fits this schema; {} = any object.",
+        SAMPLING,
+        "SCHEMA",
+    ),
+    Option(
+        "json_schema_file", ("-jf", "--json-schema-file"), str, None, "A file with such a schema.", SAMPLING, "FILE"
+    ),
 )
