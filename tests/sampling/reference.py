@@ -87,9 +87,9 @@ def apply(
         bound = scores[best_first[0]] + math.log(params.min_p)
         return {token: x for token, x in scores.items() if x >= bound}
     if name == "typ_p" and params.typical_p < 1:
-        mass = probabilities(scores)
+        mass = {token: m for token, m in probabilities(scores).items() if m > 0}  # very cold: the others are out
         entropy = math.fsum(-m * math.log(m) for m in mass.values())
-        order = sorted(scores, key=lambda token: (abs(-math.log(mass[token]) - entropy), token))
+        order = sorted(mass, key=lambda token: (abs(-math.log(mass[token]) - entropy), token))
         return prefix(scores, order, params.typical_p, strict=True)
     if name == "dry" and params.dry_multiplier > 0:
         lengths = repetitions(window, params.dry_allowed_length, breakers)
