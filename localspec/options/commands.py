@@ -14,6 +14,7 @@ from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
 from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
+from localspec.options.tables.tools import BENCH_OPTIONS, for_tools
 
 #: What every command that generates text takes.
 GENERATION_OPTIONS = (
@@ -97,6 +98,37 @@ CHAT_COMMAND = Command(
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
     (*_COMMON_AND_MACHINE, "single_turn"),
 )
+BENCH = Command(
+    "bench",
+    "Measure what guessing brings: plain and speculative decoding side by side.",
+    (
+        *BENCH_OPTIONS,
+        _JSON,
+        *for_tools(tokens=96),
+        *CHAT_TEMPLATE_OPTIONS,
+        *MODEL_OPTIONS,
+        *HUB_OPTIONS,
+        *SPEC_OPTIONS,
+        *DEVICE_OPTIONS,
+        *CONFIG_OPTIONS,
+    ),
+    (
+        Example("Does a draft model pay?", "localspec bench -m big.gguf -md small.gguf"),
+        Example(
+            "Several settings, and a grid of three",
+            "localspec bench -m big.gguf --setting 'auto=' --setting 'chain of=--spec fixed --spec-draft-n-max 2,4,8'",
+        ),
+        Example("In two minutes, for a document", "localspec bench -m big.gguf --budget 120 -o md"),
+        Example("A server, with and without", "localspec bench --server http://a:8080 --server-baseline http://b:8080"),
+    ),
+    "Thirty prompts in six categories come along. Every answer has a plain one right beside it, so that neighbours on"
+    " the machine meet both; what counts is the median of the ratios. Texts are compared, too.",
+    (
+        *("prompts", "setting", "repetitions", "budget", "baseline", "server", "server_baseline", "output", "json"),
+        *("n_predict", "model", "model_draft", "hf_repo", "spec", "spec_type", "temp", "seed"),
+        *("ctx_size", "threads", "gpu_layers", "config"),
+    ),
+)
 MODELS = (
     Command(
         "models ls",
@@ -152,7 +184,7 @@ TOPICS = {
     "config": "configuration files, profiles, environment",
     "exit-codes": "what a command ends with",
 }
-COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, *MODELS)}
+COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, *MODELS)}
 
 
 def all_options() -> tuple[Option, ...]:

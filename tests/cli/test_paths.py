@@ -25,6 +25,7 @@ from localspec.options.commands import Command
 from localspec.options.option import Option
 from localspec.options.parse import parse
 from localspec.options.values import chat_template, system_message
+from localspec.tools.prompts import read_prompts
 from tests.cli.support import PLAIN, error_line, run
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 
@@ -84,6 +85,7 @@ READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "lora": (lambda values: engine_options(values).target.lora[0][0], None),
     "lora_scaled": (lambda values: engine_options(values).target.lora[0][0], None),
     "log_file": (lambda values: engine_options(values).log_file, None),
+    "prompts": (lambda values: [one.text for one in read_prompts(Path(values["prompts"]))], ["the prompt"]),
     "models_dir": (lambda values: [path.name for path in models_in(Path(values["models_dir"]))], ["a.gguf"]),
     **{f"models {name} MODEL": (lambda values: located(values["model"]), None) for name in ("info", "path", "verify")},
     "models rm MODEL": (lambda values: located(values["model"]), None),
@@ -93,6 +95,7 @@ FILES = {
     "system_file": "be brief\n",
     "chat_template_file": TEMPLATE,
     "config": "temp = 0.25\n",
+    "prompts": "the prompt\n",
 }
 
 

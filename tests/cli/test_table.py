@@ -39,6 +39,7 @@ SAMPLES: dict[str, Any] = {
     "chat_template": "chatml",
     "chat_template_kwargs": '{"a": [1]}',
     "load_mode": "mmap+mlock",
+    "setting": ("chain=--spec fixed", "off=--spec off"),
 }
 #: Where each option arrives.
 ARRIVES = {
