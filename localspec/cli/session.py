@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.cli.diagnostics import note, printable, say
 from localspec.errors import LocalspecError, ModelError
@@ -37,12 +38,13 @@ def engine_for(values: Values) -> Iterator[HostedEngine]:
 
 
 @contextmanager
-def engine_here(values: Values, target: Path | None, draft: Path | None) -> Iterator[Engine]:
-    """As `engine_for`, in this process, for tools that look into its target; with files that `model_files` found."""
+def engine_here(values: Values, target: Path | None, draft: Path | None, **changes: Any) -> Iterator[Engine]:
+    """As `engine_for`, in this process, for tools that look into its target; with files that `model_files` found.
+    ``changes`` are fields of `EngineOptions`."""
     from localspec import loading
 
-    options, progress = engine_options(values, target, draft), progress_at_terminals()
-    with loading.load(options, progress=progress) as engine:
+    options = replace(engine_options(values, target, draft), **changes)
+    with loading.load(options, progress=progress_at_terminals()) as engine:
         _tell(engine.info, values)
         yield engine
 

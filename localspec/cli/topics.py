@@ -50,6 +50,7 @@ MEANINGS = {
     ExitCode.NETWORK: "A hub or a server cannot be reached, or does not answer as it should.",
     ExitCode.PARTIAL: "Some rows of a batch failed. No command returns it yet.",
     ExitCode.MEMORY: "Weights, cache or buffers do not fit into memory.",
+    ExitCode.FAULT: "`localspec verify`: speculation changes a text by more than rounding does.",
     ExitCode.INTERRUPTED: "Ctrl-c (SIGINT).",
     ExitCode.TERMINATED: "Asked to end from outside (SIGTERM).",
 }

@@ -32,16 +32,18 @@ WORDS = ((), *((group,) for group in GROUPS), *(tuple(name.split()) for name in 
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-@pytest.mark.parametrize("words", [(), ("complete",), ("chat",), ("bench",), ("models",), ("models", "pull")])
+@pytest.mark.parametrize(
+    "words", [(), ("complete",), ("chat",), ("bench",), ("verify",), ("models",), ("models", "pull")]
+)
 def test_help_goes_to_stdout(words: tuple[str, ...], flag: str) -> None:
     done = run(*words, flag)
     assert (done.returncode, done.stderr) == (0, b"")
-    if flag == "--help" or words not in (("complete",), ("chat",), ("bench",)):
+    if flag == "--help" or words not in (("complete",), ("chat",), ("bench",), ("verify",)):
         assert done.stdout.decode() == run("help", *words).stdout.decode()
     assert done.stdout.startswith(f"Usage: localspec {' '.join(words)}".rstrip().encode())
 
 
-@pytest.mark.parametrize("name", ["complete", "chat", "bench"])
+@pytest.mark.parametrize("name", ["complete", "chat", "bench", "verify"])
 def test_the_short_help_has_the_common_flags(name: str) -> None:
     text, command = run(name, "-h").stdout.decode(), COMMANDS[name]
     assert len(text.splitlines()) < 65

@@ -39,6 +39,8 @@ SAMPLES: dict[str, Any] = {
     "chat_template": "chatml",
     "chat_template_kwargs": '{"a": [1]}',
     "load_mode": "mmap+mlock",
+    "sampler_sets": "greedy,top-k",
+    "shapes": "chain,tree",
     "setting": ("chain=--spec fixed", "off=--spec off"),
 }
 #: Where each option arrives.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from localspec.backends.fake import FakeTarget, FakeVocab
@@ -12,6 +13,7 @@ from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.loading import DRAFT_MODEL, EngineOptions, spec_types
 from tests.engine.support import draft_model
+from tests.tools import faults
 
 TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
 
@@ -21,7 +23,7 @@ def target() -> FakeTarget:
 
 
 def engine(options: EngineOptions, *, progress: Callable[[str, float], bool] | None = None) -> Engine:
-    """What `localspec.load` would give."""
+    """What `localspec.load` would give; the environment may ask for a fault in it."""
     fake = target()
     makers: dict[str, Callable[[], Drafter]] = {
         "suffix": Suffix,
@@ -29,4 +31,5 @@ def engine(options: EngineOptions, *, progress: Callable[[str, float], bool] | N
         DRAFT_MODEL: lambda: draft_model(fake, seed=5, noise=1.0),
     }
     drafters = [makers[name]() for name in spec_types(options)]
+    faults.break_as_asked(os.environ)
     return Engine(fake, drafters, template=ChatTemplate(TEMPLATE, origin="a test"))

@@ -117,6 +117,53 @@ BENCH_OPTIONS = (
         key=False,
     ),
 )
+VERIFY_OPTIONS = (
+    PROMPTS,
+    Option(
+        "sampler_sets",
+        ("--sampler-sets",),
+        str,
+        "greedy,seeded",
+        "Ways to draw tokens that are tried: a comma list, or all.",
+        TOOL,
+        "LIST",
+        separator=",",
+        key=False,
+    ),
+    Option(
+        "shapes",
+        ("--shapes",),
+        str,
+        "given,chain,tree",
+        "Shapes of guesses that are tried: given is what --spec and the other flags say; a comma list.",
+        TOOL,
+        "LIST",
+        separator=",",
+        key=False,
+    ),
+    Option(
+        "seeds",
+        ("--seeds",),
+        int,
+        200,
+        "Answers that the test of the acceptance rules draws; 0 = no such test.",
+        TOOL,
+        "N",
+        least=0,
+        most=1_000_000,
+        key=False,
+    ),
+    Option(
+        "output_file",
+        ("-o", "--output-file"),
+        str,
+        None,
+        "Write the certificate to this file.",
+        OUTPUT,
+        "FILE",
+        key=False,
+    ),
+)
 
 
 def for_tools(*, tokens: int) -> tuple[Option, ...]:
