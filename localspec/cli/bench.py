@@ -18,12 +18,14 @@ from localspec.engine import Engine
 from localspec.errors import ExitCode
 from localspec.loading import spec_types
 from localspec.options import Values, engine_options, sampling_params
+from localspec.options.tables.tools import BENCH_TOKENS
 from localspec.tools.bench import table
 from localspec.tools.bench.grid import settings, to_load
-from localspec.tools.bench.local import LocalRunner, Setting, peak_memory, processor
+from localspec.tools.bench.local import LocalRunner
 from localspec.tools.bench.oracle import perfect
 from localspec.tools.bench.run import Measured, Order, Runner, measure
 from localspec.tools.bench.summary import Report, plain_host_s, record, result
+from localspec.tools.machine import peak_memory, processor
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import SamplingParams
 
@@ -73,7 +75,8 @@ def _of_model(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingPar
     with engine_here(loaded, target, draft) as engine:
         # Before the first answer: its conversation would hold the sequence that this needs.
         curve = measure_passes(engine.target, nodes + 1)
-        measured = _run(LocalRunner(engine, asked, sampling), values, prompts, asked)
+        order = _order(values, tuple(one.name for one in asked), prompts)
+        measured = _measured(LocalRunner(engine, asked, sampling), order)
         host_s = plain_host_s(measured)
         results = tuple(
             result(
@@ -87,35 +90,36 @@ def _of_model(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingPar
         counts = [rows for rows in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if rows <= nodes + 1]
         cost = {rows: curve.seconds(rows) for rows in counts}
         about = {**_about(values, sampling), "target": engine.info.target, "draft": engine.info.draft}
-        return Report(results, measured, _title(engine, measured), about, cost, peak_memory())
+        return Report(results, measured, _title(engine, measured, sampling), about, cost, peak_memory())
 
 
-def _run(runner: Runner, values: Values, prompts: tuple[Prompt, ...], asked: tuple[Setting, ...]) -> Measured:
-    shows = progress_at_terminals()
-    return measure(
-        runner,
-        Order(
-            tuple(one.name for one in asked),
-            prompts,
-            rounds=values["repetitions"],
-            tokens=values["n_predict"],
-            baseline=values["baseline"],
-            budget_s=values["budget"],
-        ),
-        progress=lambda share: shows is None or shows.show("measuring", share),
+def _order(values: Values, ways: tuple[str, ...], prompts: tuple[Prompt, ...]) -> Order:
+    return Order(
+        ways,
+        prompts,
+        rounds=values["repetitions"],
+        tokens=values["n_predict"] if values["n_predict"] > 1 else BENCH_TOKENS,
+        baseline=values["baseline"],
+        budget_s=values["budget"],
     )
 
 
-def _title(engine: Engine, measured: Measured) -> str:
+def _measured(runner: Runner, order: Order) -> Measured:
+    shows = progress_at_terminals()
+    return measure(runner, order, progress=lambda share: shows is None or shows.show("measuring", share))
+
+
+def _title(engine: Engine, measured: Measured, sampling: SamplingParams) -> str:
     draft = engine.info.draft
     names = f"`{Path(engine.info.target).name}`" + (f", draft `{Path(draft).name}`" if draft else "")
-    return f"{names}: {_extent(measured)}; {processor()}, {date.today().isoformat()}"
+    return f"{names}: {_extent(measured, sampling)}; {processor()}, {date.today().isoformat()}"
 
 
-def _extent(measured: Measured) -> str:
+def _extent(measured: Measured, sampling: SamplingParams) -> str:
     order = measured.order
+    chance = f", temperature {sampling.temperature:g}" if sampling.temperature > 0 else ""
     prompts = f"{len(order.prompts)} prompt{'s' * (len(order.prompts) != 1)}"
-    return f"{measured.rounds} rounds of {prompts}, {order.tokens} tokens each"
+    return f"{measured.rounds} rounds of {prompts}, {order.tokens} tokens each{chance}"
 
 
 def _about(values: Values, sampling: SamplingParams) -> dict[str, Any]:
@@ -141,22 +145,14 @@ def _of_server(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingPa
     servers: dict[str | None, str] = {url: url, **({None: other} if other else {})}
     runner = ServerRunner(servers, sampling, model=values["server_model"], api_key=values["api_key"])
     try:
-        order = Order(
-            (url,),
-            prompts,
-            rounds=values["repetitions"],
-            tokens=values["n_predict"],
-            baseline=other is not None and values["baseline"],
-            budget_s=values["budget"],
-        )
-        shows = progress_at_terminals()
-        measured = measure(runner, order, progress=lambda share: shows is None or shows.show("measuring", share))
+        order = _order(values, (url,), prompts)
+        measured = _measured(runner, replace(order, baseline=other is not None and order.baseline))
     finally:
         runner.close()
     if "chunks" in runner.counted_by:
         note("the server counts no tokens: each chunk of text is taken for one")
     about = {**_about(values, sampling), "server": url, "server_baseline": other, "models": _named(runner.models)}
-    title = f"{url} ({runner.models[url]}): {_extent(measured)}; {date.today().isoformat()}"
+    title = f"{url} ({runner.models[url]}): {_extent(measured, sampling)}; {date.today().isoformat()}"
     return Report((result(measured, url),), measured, title, {**about, "counted_by": sorted(runner.counted_by)})
 
 

@@ -16,6 +16,7 @@ from localspec.cli.session import engine_here, model_files, progress_at_terminal
 from localspec.control import core_count
 from localspec.errors import ExitCode, SpeculationFault, UsageError
 from localspec.options import Values, spec_params
+from localspec.options.tables.tools import VERIFY_TOKENS
 from localspec.report import finite
 from localspec.tools.prompts import built_in, read_prompts
 from localspec.tools.verify.cases import GIVEN, MOST_NODES, SAMPLERS, SHAPES, cases
@@ -54,7 +55,8 @@ def verify(values: Values) -> int:
         if not drafters:
             raise UsageError("there is nothing that guesses", hint="Name drafters with --spec-type.")
         usable = [name for name in shapes if name != "tree" or engine.target.caps.trees]
-        plan = Plan(cases(drafters, samplers, usable, given), prompts, values["n_predict"], seeds=values["seeds"])
+        tokens = values["n_predict"] if values["n_predict"] > 1 else VERIFY_TOKENS
+        plan = Plan(cases(drafters, samplers, usable, given), prompts, tokens, seeds=values["seeds"])
         checked = check(engine, plan, lambda share: shows is None or shows.show("verifying", share))
         about = certificate(engine.info, Native().build, _options(values))
     _tell(values, checked, {**about, **record(checked)})

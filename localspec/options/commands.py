@@ -14,7 +14,7 @@ from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
 from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
-from localspec.options.tables.tools import BENCH_OPTIONS, VERIFY_OPTIONS, for_tools
+from localspec.options.tables.tools import BENCH_OPTIONS, BENCH_TOKENS, VERIFY_OPTIONS, VERIFY_TOKENS, for_tools
 
 #: What every command that generates text takes.
 GENERATION_OPTIONS = (
@@ -104,7 +104,7 @@ BENCH = Command(
     (
         *BENCH_OPTIONS,
         _JSON,
-        *for_tools(tokens=96),
+        *for_tools(tokens=BENCH_TOKENS),
         *CHAT_TEMPLATE_OPTIONS,
         *MODEL_OPTIONS,
         *HUB_OPTIONS,
@@ -135,7 +135,7 @@ VERIFY = Command(
     (
         *VERIFY_OPTIONS,
         replace(_JSON, help="Write the certificate to standard output."),
-        *(option for option in for_tools(tokens=32) if option.group != SAMPLING),
+        *(option for option in for_tools(tokens=VERIFY_TOKENS) if option.group != SAMPLING),
         *CHAT_TEMPLATE_OPTIONS,
         *MODEL_OPTIONS,
         *HUB_OPTIONS,

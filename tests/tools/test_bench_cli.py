@@ -28,7 +28,7 @@ def prompts(tmp_path: Path) -> str:
 def test_two_prompts_on_the_demo_model(smol: Path, prompts: str) -> None:
     done = run(
         *("bench", "-m", str(smol), "-t", "1", "-c", "512", "-n", "8", "-r", "2", "--prompts", prompts),
-        *("--setting", "chain=--spec fixed", "--json"),
+        *("--setting", "chain=--spec fixed --spec-tree-nodes 4", "--json"),
     )
     assert (done.returncode, done.stderr) == (0, b""), done
     data = json.loads(done.stdout)
@@ -38,7 +38,7 @@ def test_two_prompts_on_the_demo_model(smol: Path, prompts: str) -> None:
     assert set(setting["categories"]) == {"edit", "chat"}
     assert sum(setting["time_shares"].values()) == pytest.approx(1)
     assert setting["oracle"] > 0
-    assert list(data["pass_ms"])[:4] == ["1", "2", "3", "4"]
+    assert list(data["pass_ms"]) == ["1", "2", "3", "4"]
     assert data["peak_memory_bytes"] > 10**7
     assert [pair["tokens"] for pair in setting["pairs"]] == [8] * 4
 

@@ -166,11 +166,15 @@ VERIFY_OPTIONS = (
 )
 
 
+#: Tokens an answer, for those who do not say.
+BENCH_TOKENS, VERIFY_TOKENS = 96, 32
+
+
 def for_tools(*, tokens: int) -> tuple[Option, ...]:
     """Options that other commands have too, with the defaults of a measurement: short answers, no chance, and no more
     context than they need."""
     (n_predict,) = (one for one in TEXT_OPTIONS if one.name == "n_predict")
-    length = replace(n_predict, default=tokens, least=2, help="Tokens an answer.")
+    length = replace(n_predict, default=tokens, help=f"Tokens an answer; less than 2 = {tokens}.")
     defaults = {"temp": 0.0, "seed": 1, "ctx_size": 2048}
     return (
         length,

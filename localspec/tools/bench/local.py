@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from localspec.engine import Engine
 from localspec.errors import EngineError
@@ -52,23 +50,3 @@ class LocalRunner:
             raise EngineError(f"prompt {prompt.id} was not answered: {last.message}", hint=last.hint)
         assert isinstance(last, Finished)
         return Run(len(last.ids), last.timings.tokens_per_second, last.ids, last.stats)
-
-
-def peak_memory() -> int | None:
-    """Bytes of memory that this process has used at most; ``None`` where the system does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return None
-
-
-def processor() -> str:
-    """``2 cores, Intel Xeon …``, as far as the system says."""
-    name = os.uname().machine
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return f"{os.cpu_count()} cores, {name}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from localspec import __version__
 from localspec.hub.shelf import parts
+from localspec.tools.machine import processor
 from localspec.types import EngineInfo
 
 
@@ -30,7 +30,7 @@ def certificate(info: EngineInfo, build: Mapping[str, str], options: Mapping[str
             "python": sys.version.split()[0],
             **build,
         },
-        "machine": {"system": platform.platform(), "processor": processor(), "cores": os.cpu_count()},
+        "machine": {"system": platform.platform(), "processor": processor()},
         "loads": [{"role": load.role, "settings": dict(load.settings)} for load in info.loads],
         "options": dict(options),
     }
@@ -48,12 +48,3 @@ def _file(path: str) -> dict[str, Any]:
 def sha256(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def processor() -> str:
-    """The processor's name, as far as the system says."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
