@@ -8,6 +8,7 @@ LocalspecError            1   anything the engine could not do
 │   └── PairingError      3   draft and target do not share a vocabulary
 ├── NetworkError          4   a hub or a server that does not answer as it should
 ├── OutOfMemory           6   weights, cache or buffers do not fit
+├── SpeculationFault      7   speculation changes a text by more than rounding does
 └── EngineError           1   decoding failed
     ├── DecodeError       1   a forward pass returned an error code
     ├── Cancelled         1   a pass was given up because the request was cancelled
@@ -29,6 +30,7 @@ class ExitCode(IntEnum):
     NETWORK = 4
     PARTIAL = 5
     MEMORY = 6
+    FAULT = 7
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -82,6 +84,10 @@ class NetworkError(LocalspecError):
 
 class OutOfMemory(LocalspecError):
     exit_code = ExitCode.MEMORY
+
+
+class SpeculationFault(LocalspecError):
+    exit_code = ExitCode.FAULT
 
 
 class EngineError(LocalspecError):

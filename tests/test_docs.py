@@ -15,7 +15,6 @@ from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.cli.app import COMPLETION, VERSION
 from localspec.cli.help import ROOT_EXAMPLES
 from localspec.drafters.ngram import NgramSimple
-from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.errors import ExitCode
 from localspec.options import COMMANDS, all_options, check_values, settle
@@ -23,7 +22,7 @@ from localspec.options.commands import GROUPS, TOPICS
 from localspec.options.option import spellings
 from localspec.options.parse import HELP, parse
 from localspec.types import GenerationRequest, Tokens
-from scripts import compare, gen_docs, screenshot, setup_env
+from scripts import gen_docs, screenshot, setup_env
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -111,7 +110,7 @@ def check_command(words: list[str]) -> None:
 def test_commands_use_flags_that_exist(page: Path) -> None:
     for words in commands(page):
         match words:
-            case ["localspec", "chat" | "complete" | "models" | "help", *_]:
+            case ["localspec", "bench" | "verify" | "chat" | "complete" | "models" | "help", *_]:
                 check_command(words[1:])
             case ["scripts/setup", *arguments]:
                 run = setup_env.arguments(arguments).run
@@ -191,31 +190,6 @@ def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 # The scripts that make pictures and tables
-
-
-def test_compare_measures_every_setting_on_every_prompt() -> None:
-    def engine() -> Engine:
-        return Engine(FakeTarget(FakeVocab(), seed=3, n_ctx=2048), [NgramSimple(), Suffix()])
-
-    ways = compare.settings(draft=False)
-    with engine() as loaded:
-        pairs = compare.measure(loaded, ways, rounds=2, tokens=40)
-    assert set(pairs) == {(kind, name) for kind in compare.PROMPTS for name in ways}
-    assert all(len(one.ids) == 40 for runs in pairs.values() for pair in runs for one in pair)
-    lines = compare.table(pairs).splitlines()
-    assert len(lines) == 3 + len(ways)
-    # The fake is exact to the bit, so that every answer is the plain one.
-    assert all(line.endswith("| 6/6 |") for line in lines[3:])
-
-
-def test_compare_takes_the_median_of_ratios_of_one_pair() -> None:
-    def run(speed: float, length: float | None = 2.0, alpha: float | None = 0.5) -> compare.Run:
-        return compare.Run(speed, length, alpha, (1,))
-
-    # A machine that slows down: each pair says x2, the medians of the columns would say x1 and less.
-    runs = [(run(10), run(20)), (run(5), run(10)), (run(1), run(3))]
-    assert compare.cell(runs) == "×2.00 [2.0–3.0], 2.0, 0.50"
-    assert compare.cell([(run(5), run(5, None, None))]) == "×1.00 [1.0–1.0], no guess"
 
 
 def test_a_drawn_screen_keeps_text_and_colour_and_loads_nothing() -> None:

@@ -22,6 +22,8 @@ from localspec.options.suggest import did_you_mean, likely_flag
 BODIES = {
     "chat": ("localspec.cli.chat", "chat"),
     "complete": ("localspec.cli.complete", "complete"),
+    "bench": ("localspec.cli.bench", "bench"),
+    "verify": ("localspec.cli.verify", "verify"),
     **{f"models {name}": ("localspec.cli.models", name) for name in ("ls", "pull", "info", "path", "rm", "verify")},
 }
 VERSION = ("-V", "--version")

@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from localspec.cli.diagnostics import note, printable, say
 from localspec.errors import LocalspecError, ModelError
@@ -16,6 +18,10 @@ from localspec.hub.shelf import beside, by_name, named
 from localspec.options import Values, engine_options
 from localspec.options.suggest import closest, did_you_mean
 from localspec.report import load_lines
+from localspec.types import EngineInfo
+
+if TYPE_CHECKING:
+    from localspec.engine import Engine
 
 
 @contextmanager
@@ -26,14 +32,34 @@ def engine_for(values: Values) -> Iterator[HostedEngine]:
         LocalspecError: as `localspec.load` and `localspec.hub.resolve`.
     """
     target, draft = model_files(values)
-    shows = sys.stderr is not None and sys.stderr.isatty()
-    with HostedEngine(engine_options(values, target, draft), on_progress=Progress() if shows else None) as engine:
-        for warning in engine.info.warnings:
-            note(warning)
-        if values["dump"]:
-            for line in load_lines(engine.info):
-                say(printable(line))
+    with HostedEngine(engine_options(values, target, draft), on_progress=progress_at_terminals()) as engine:
+        _tell(engine.info, values)
         yield engine
+
+
+@contextmanager
+def engine_here(values: Values, target: Path | None, draft: Path | None, **changes: Any) -> Iterator[Engine]:
+    """As `engine_for`, in this process, for tools that look into its target; with files that `model_files` found.
+    ``changes`` are fields of `EngineOptions`."""
+    from localspec import loading
+
+    options = replace(engine_options(values, target, draft), **changes)
+    with loading.load(options, progress=progress_at_terminals()) as engine:
+        _tell(engine.info, values)
+        yield engine
+
+
+def progress_at_terminals() -> Progress | None:
+    """A line on stderr where somebody sees it."""
+    return Progress() if sys.stderr is not None and sys.stderr.isatty() else None
+
+
+def _tell(info: EngineInfo, values: Values) -> None:
+    for warning in info.warnings:
+        note(warning)
+    if values["dump"]:
+        for line in load_lines(info):
+            say(printable(line))
 
 
 def model_files(values: Values) -> tuple[Path | None, Path | None]:

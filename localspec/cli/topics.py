@@ -50,6 +50,7 @@ MEANINGS = {
     ExitCode.NETWORK: "A hub or a server cannot be reached, or does not answer as it should.",
     ExitCode.PARTIAL: "Some rows of a batch failed. No command returns it yet.",
     ExitCode.MEMORY: "Weights, cache or buffers do not fit into memory.",
+    ExitCode.FAULT: "`localspec verify`: speculation changes a text by more than rounding does.",
     ExitCode.INTERRUPTED: "Ctrl-c (SIGINT).",
     ExitCode.TERMINATED: "Asked to end from outside (SIGTERM).",
 }
@@ -88,10 +89,14 @@ def flags() -> list[Block]:
     for name, own in (("complete", COMPLETE_OPTIONS), ("chat", CHAT_OPTIONS)):
         only = tuple(option for option in own if option.name not in shared)
         blocks += [Heading(f"Only `{name}`"), Flags(only)]
-    seen = {option.name for option in (*GENERATION_OPTIONS, *COMPLETE_OPTIONS)}
-    rest = {o.name: o for c in COMMANDS.values() for o in c.options if o.name not in seen and o.flags}
-    others = tuple(option for name, option in rest.items() if name not in {o.name for o in CHAT_OPTIONS})
-    return [*blocks, Heading("Only `models`"), Flags(others)]
+    seen = {option.name for option in (*GENERATION_OPTIONS, *COMPLETE_OPTIONS, *CHAT_OPTIONS)}
+    for name in dict.fromkeys(command.name.split()[0] for command in COMMANDS.values()):
+        mine = [o for c in COMMANDS.values() if c.name.split()[0] == name for o in c.options if o.flags]
+        own_only = {option.name: option for option in mine if option.name not in seen}
+        seen |= own_only.keys()
+        if own_only:
+            blocks += [Heading(f"Only `{name}`"), Flags(tuple(own_only.values()))]
+    return blocks
 
 
 def config() -> list[Block]:

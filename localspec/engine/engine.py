@@ -144,6 +144,10 @@ class Engine:
         self._waiting.append(answer)
         return Handle(answer.number, events, self.step, lambda: self._cancel(answer))
 
+    def forget(self) -> None:
+        """Drops conversations that no answer runs in: the next prompt is read from its start."""
+        self._slots.forget()
+
     def _check_types(self, request: GenerationRequest) -> None:
         unknown = [name for name in request.spec.types or () if name not in (*self._panel.types, "none")]
         if unknown:

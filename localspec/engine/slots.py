@@ -109,6 +109,11 @@ class Slots:
         self._target.close(slot.seq)
         self._panel.close(slot.seq)
 
+    def forget(self) -> None:
+        """Drops all idle conversations."""
+        for slot in [slot for slot in self._slots if not slot.busy]:
+            self.drop(slot)
+
     def make_room(self) -> bool:
         """Drops idle conversations, the longest unused first, until the running ones have the cells of their text."""
         while self.cells_used > self._target.caps.n_ctx:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.options.option import Option
 from localspec.options.tables.chat import CHAT_TEMPLATE_OPTIONS, LINE_OPTIONS
 from localspec.options.tables.config import CONFIG_OPTIONS
 from localspec.options.tables.context import CONTEXT_OPTIONS
 from localspec.options.tables.devices import DEVICE_OPTIONS
-from localspec.options.tables.groups import OUTPUT, SHELF
+from localspec.options.tables.groups import OUTPUT, SAMPLING, SHELF
 from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL_OPTIONS, MODELS_DIR, OFFLINE
 from localspec.options.tables.ngram import NGRAM_OPTIONS
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
 from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
+from localspec.options.tables.tools import BENCH_OPTIONS, BENCH_TOKENS, VERIFY_OPTIONS, VERIFY_TOKENS, for_tools
 
 #: What every command that generates text takes.
 GENERATION_OPTIONS = (
@@ -99,6 +100,64 @@ CHAT_COMMAND = Command(
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
     (*_COMMON_AND_MACHINE, "single_turn"),
 )
+BENCH = Command(
+    "bench",
+    "Measure what guessing brings: plain and speculative decoding side by side.",
+    (
+        *BENCH_OPTIONS,
+        _JSON,
+        *for_tools(tokens=BENCH_TOKENS),
+        *CHAT_TEMPLATE_OPTIONS,
+        *MODEL_OPTIONS,
+        *HUB_OPTIONS,
+        *SPEC_OPTIONS,
+        *DEVICE_OPTIONS,
+        *CONFIG_OPTIONS,
+    ),
+    (
+        Example("Does a draft model pay?", "localspec bench -m big.gguf -md small.gguf"),
+        Example(
+            "Several settings, and a grid of three",
+            "localspec bench -m big.gguf --setting 'auto=' --setting 'chain of=--spec fixed --spec-draft-n-max 2,4,8'",
+        ),
+        Example("In two minutes, for a document", "localspec bench -m big.gguf --budget 120 -o md"),
+        Example("A server, with and without", "localspec bench --server http://a:8080 --server-baseline http://b:8080"),
+    ),
+    "Thirty prompts in six categories come along. Every answer has a plain one right beside it, so that neighbours on"
+    " the machine meet both; what counts is the median of the ratios. Texts are compared, too.",
+    (
+        *("prompts", "setting", "repetitions", "budget", "baseline", "server", "server_baseline", "output", "json"),
+        *("n_predict", "model", "model_draft", "hf_repo", "spec", "spec_type", "temp", "seed"),
+        *("ctx_size", "threads", "gpu_layers", "config"),
+    ),
+)
+VERIFY = Command(
+    "verify",
+    "Check that guessing does not change the text.",
+    (
+        *VERIFY_OPTIONS,
+        replace(_JSON, help="Write the certificate to standard output."),
+        *(option for option in for_tools(tokens=VERIFY_TOKENS) if option.group != SAMPLING),
+        *CHAT_TEMPLATE_OPTIONS,
+        *MODEL_OPTIONS,
+        *HUB_OPTIONS,
+        *SPEC_OPTIONS,
+        *DEVICE_OPTIONS,
+        *CONFIG_OPTIONS,
+    ),
+    (
+        Example("The demo model", "localspec verify"),
+        Example("A pair of models, with a certificate", "localspec verify -m big.gguf -md small.gguf -o verified.json"),
+        Example("Every way to draw tokens", "localspec verify -m big.gguf --sampler-sets all"),
+    ),
+    "Every drafter meets every way to draw and every shape of guesses. A text that differs from the plain one is looked"
+    " into: it may part from it at a near-tie, and no more often than plain decoding parts from itself when its cells"
+    " lie elsewhere. Exit code 7 if that is not so.",
+    (
+        *("prompts", "sampler_sets", "shapes", "seeds", "output_file", "json", "n_predict"),
+        *("model", "model_draft", "hf_repo", "spec", "spec_type", "ctx_size", "threads", "gpu_layers", "config"),
+    ),
+)
 MODELS = (
     Command(
         "models ls",
@@ -154,7 +213,7 @@ TOPICS = {
     "config": "configuration files, profiles, environment",
     "exit-codes": "what a command ends with",
 }
-COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, *MODELS)}
+COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, VERIFY, *MODELS)}
 
 
 def all_options() -> tuple[Option, ...]:

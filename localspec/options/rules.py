@@ -33,10 +33,19 @@ EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("grammar", "grammar_file"), ("json_schema", "json_schema_file")),
     (("grammar",), ("grammar_file",)),
     (("json_schema",), ("json_schema_file",)),
+    (("json",), ("output",)),
+    (("server",), ("model", "hf_repo", "model_draft", "hf_repo_draft", "setting", "spec_type")),
 )
 #: These do nothing without the other.
-NEEDS = (("hf_file", "hf_repo"), ("hf_file_draft", "hf_repo_draft"))
-#: Options that do nothing without a draft model,.
+NEEDS = (
+    ("hf_file", "hf_repo"),
+    ("hf_file_draft", "hf_repo_draft"),
+    ("server_baseline", "server"),
+    ("server_model", "server"),
+    ("api_key", "server"),
+)
+NEEDED = {"hf_repo": "repository", "hf_repo_draft": "repository", "server": "server"}
+#: Options that do nothing without a draft model.
 DRAFT_ONLY = (
     "gpu_layers_draft",
     "device_draft",
@@ -146,7 +155,7 @@ class _Rules:
             if needed in self._options and self._by_hand((name,)) and not self._has(needed):
                 raise UsageError(
                     f"{self._site(name)} is given without {self._options[needed].flags[0]}",
-                    hint=f"Say which repository with {self._options[needed].flags[0]}.",
+                    hint=f"Say which {NEEDED[needed]} with {self._options[needed].flags[0]}.",
                 )
 
     def _check_drafting(self) -> None:

@@ -32,16 +32,18 @@ WORDS = ((), *((group,) for group in GROUPS), *(tuple(name.split()) for name in 
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-@pytest.mark.parametrize("words", [(), ("complete",), ("chat",), ("models",), ("models", "pull")])
+@pytest.mark.parametrize(
+    "words", [(), ("complete",), ("chat",), ("bench",), ("verify",), ("models",), ("models", "pull")]
+)
 def test_help_goes_to_stdout(words: tuple[str, ...], flag: str) -> None:
     done = run(*words, flag)
     assert (done.returncode, done.stderr) == (0, b"")
-    if flag == "--help" or words not in (("complete",), ("chat",)):
+    if flag == "--help" or words not in (("complete",), ("chat",), ("bench",), ("verify",)):
         assert done.stdout.decode() == run("help", *words).stdout.decode()
     assert done.stdout.startswith(f"Usage: localspec {' '.join(words)}".rstrip().encode())
 
 
-@pytest.mark.parametrize("name", ["complete", "chat"])
+@pytest.mark.parametrize("name", ["complete", "chat", "bench", "verify"])
 def test_the_short_help_has_the_common_flags(name: str) -> None:
     text, command = run(name, "-h").stdout.decode(), COMMANDS[name]
     assert len(text.splitlines()) < 65
@@ -159,7 +161,15 @@ def test_version_goes_to_stdout(flag: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--version",), ("--help",), ("complete", "--help"), ("chat", "-h"), ("models", "-h"), ("chat", "--print-config")],
+    [
+        ("--version",),
+        ("--help",),
+        ("complete", "--help"),
+        ("chat", "-h"),
+        ("models", "-h"),
+        ("bench", "--help"),
+        ("chat", "--print-config"),
+    ],
 )
 def test_nothing_heavy_is_loaded(arguments: tuple[str, ...]) -> None:
     code = (

@@ -26,6 +26,7 @@ from localspec.options.commands import Command
 from localspec.options.option import Option
 from localspec.options.parse import parse
 from localspec.options.values import chat_template, grammar, system_message
+from localspec.tools.prompts import read_prompts
 from tests.cli.support import PLAIN, error_line, run
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 
@@ -46,6 +47,8 @@ TAKES_PATH = {
     for option in command.options
     if option.is_file
 }
+#: Opened by the engine, or written.
+ENGINE_OPENS = ("lora", "lora_scaled", "log_file", "output_file")
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 
 
@@ -87,6 +90,8 @@ READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "lora": (lambda values: engine_options(values).target.lora[0][0], None),
     "lora_scaled": (lambda values: engine_options(values).target.lora[0][0], None),
     "log_file": (lambda values: engine_options(values).log_file, None),
+    "output_file": (lambda values: Path(values["output_file"]), None),
+    "prompts": (lambda values: [one.text for one in read_prompts(Path(values["prompts"]))], ["the prompt"]),
     "models_dir": (lambda values: [path.name for path in models_in(Path(values["models_dir"]))], ["a.gguf"]),
     **{f"models {name} MODEL": (lambda values: located(values["model"]), None) for name in ("info", "path", "verify")},
     "models rm MODEL": (lambda values: located(values["model"]), None),
@@ -98,6 +103,7 @@ FILES = {
     "grammar_file": 'root ::= "a"',
     "json_schema_file": '{"type": "null"}',
     "config": "temp = 0.25\n",
+    "prompts": "the prompt\n",
 }
 
 
@@ -148,7 +154,7 @@ def test_the_environment_and_files_name_it_as_well(name: str, odd: str, tmp_path
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-@pytest.mark.parametrize("name", [name for name in TAKES_PATH if name not in ("lora", "lora_scaled", "log_file")])
+@pytest.mark.parametrize("name", [name for name in TAKES_PATH if name not in ENGINE_OPENS])
 def test_what_is_not_there_is_one_line_with_its_name(name: str, odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command, option = TAKES_PATH[name]
     arguments = line(command, option, odd)

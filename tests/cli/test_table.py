@@ -45,6 +45,9 @@ SAMPLES: dict[str, Any] = {
     "dry_base": 2.5,
     "dry_allowed_length": 3,
     "dry_sequence_breaker": (r"\t", "none", "a b"),
+    "sampler_sets": "greedy,top-k",
+    "shapes": "chain,tree",
+    "setting": ("chain=--spec fixed", "off=--spec off"),
 }
 #: Where each option arrives.
 ARRIVES = {

@@ -183,3 +183,20 @@ def test_a_hundred_rounds_with_code_words(seed: int) -> None:
         ]
         for wish, got in zip(wishes, together(engine, wishes), strict=True):
             assert got.told == cold(wish).told
+
+
+def test_what_is_forgotten_is_read_again_and_running_answers_stay() -> None:
+    engine = Engine(fake(), [ngrams()], prompt_chunk=16)
+    wish = request([2, 3, 4, 5, 6, 7], n=5)
+    first = answer(engine, wish)
+    assert answer(engine, wish).started.cache_n == 5
+    engine.forget()
+    assert not engine._slots._slots
+    running = engine.submit(request([2, 3, 4], n=8))
+    engine.step()
+    engine.forget()
+    (outcome,) = drain(engine, [running])
+    assert len(outcome.ids) == 8
+    engine.forget()
+    again = answer(engine, wish)
+    assert (again.started.cache_n, again.ids) == (0, first.ids)

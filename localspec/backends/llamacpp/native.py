@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -111,6 +112,16 @@ class Native:
         # what is registered with one copy is unknown to the other.
         join(lib._lib, self.library_path, rpc, tuple(+self.connections))
         self.devices = Devices(lib._lib, rpc)
+
+    @cached_property
+    def build(self) -> dict[str, str]:
+        """What is known of the library: versions, and the instructions it uses."""
+        found = {"llama-cpp-python": version("llama_cpp_python"), "system": lib.llama_print_system_info().decode()}
+        for name in ("ggml_version", "ggml_commit"):
+            function = lib._lib[name]  # a function object of our own
+            function.restype = ctypes.c_char_p
+            found[name] = (function() or b"").decode()
+        return found
 
     @cached_property
     def row_address(self) -> Callable[[Any, int], int]:

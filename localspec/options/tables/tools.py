@@ -1,0 +1,185 @@
+"""What is measured and checked, and in which form it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from localspec.options.option import Option
+from localspec.options.tables.context import CONTEXT_OPTIONS
+from localspec.options.tables.groups import OUTPUT, TOOL
+from localspec.options.tables.sampling import SAMPLING_OPTIONS
+from localspec.options.tables.text import TEXT_OPTIONS
+
+PROMPTS = Option(
+    "prompts",
+    ("--prompts",),
+    str,
+    None,
+    "Prompts: a .jsonl file with an object a line (prompt, category, id), or a text file with a prompt a line.",
+    TOOL,
+    "FILE",
+    key=False,
+)
+BENCH_OPTIONS = (
+    PROMPTS,
+    Option(
+        "setting",
+        ("--setting",),
+        str,
+        (),
+        "Measure these speculation flags under this name; comma lists make a grid. Repeatable.",
+        TOOL,
+        "NAME=FLAGS",
+        many=True,
+        key=False,
+    ),
+    Option(
+        "repetitions",
+        ("-r", "--repetitions"),
+        int,
+        3,
+        "Rounds: each answers every prompt once with and once without guesses.",
+        TOOL,
+        "N",
+        least=2,
+        most=1000,
+    ),
+    Option(
+        "budget",
+        ("--budget",),
+        float,
+        None,
+        "Begin no round that would end after so many seconds, beyond the second.",
+        TOOL,
+        "SECONDS",
+        least=0,
+    ),
+    Option(
+        "baseline",
+        ("--baseline",),
+        bool,
+        True,
+        "Measure plain decoding beside each answer; without it no speed-up is shown.",
+        TOOL,
+        negations=("--no-baseline",),
+        key=False,
+    ),
+    Option(
+        "server",
+        ("--server",),
+        str,
+        None,
+        "Measure a server that speaks OpenAI's protocol instead of a model here.",
+        TOOL,
+        "URL",
+        key=False,
+    ),
+    Option(
+        "server_baseline",
+        ("--server-baseline",),
+        str,
+        None,
+        "With --server: the same server without speculation, to compare with.",
+        TOOL,
+        "URL",
+        key=False,
+    ),
+    Option(
+        "server_model",
+        ("--server-model",),
+        str,
+        None,
+        "With --server: the model to ask for; default: the first it lists.",
+        TOOL,
+        "NAME",
+        key=False,
+    ),
+    Option(
+        "api_key",
+        ("--api-key",),
+        str,
+        None,
+        "With --server: its key.",
+        TOOL,
+        "KEY",
+        env=("LLAMA_API_KEY",),
+        secret=True,
+    ),
+    Option(
+        "output",
+        ("-o", "--output"),
+        str,
+        None,
+        "Form of the result; default: table at a terminal, else md.",
+        OUTPUT,
+        "FORM",
+        choices=("table", "md", "json", "csv"),
+        key=False,
+    ),
+)
+VERIFY_OPTIONS = (
+    PROMPTS,
+    Option(
+        "sampler_sets",
+        ("--sampler-sets",),
+        str,
+        "greedy,seeded",
+        "Ways to draw tokens that are tried: a comma list, or all.",
+        TOOL,
+        "LIST",
+        separator=",",
+        key=False,
+    ),
+    Option(
+        "shapes",
+        ("--shapes",),
+        str,
+        "given,chain,tree",
+        "Shapes of guesses that are tried: given is what --spec and the other flags say; a comma list.",
+        TOOL,
+        "LIST",
+        separator=",",
+        key=False,
+    ),
+    Option(
+        "seeds",
+        ("--seeds",),
+        int,
+        200,
+        "Answers that the test of the acceptance rules draws; 0 = no such test.",
+        TOOL,
+        "N",
+        least=0,
+        most=1_000_000,
+        key=False,
+    ),
+    Option(
+        "output_file",
+        ("-o", "--output-file"),
+        str,
+        None,
+        "Write the certificate to this file.",
+        OUTPUT,
+        "FILE",
+        key=False,
+    ),
+)
+
+
+#: Tokens an answer, for those who do not say.
+BENCH_TOKENS, VERIFY_TOKENS = 96, 32
+
+
+def for_tools(*, tokens: int) -> tuple[Option, ...]:
+    """Options that other commands have too, with the defaults of a measurement: short answers, no chance, and no more
+    context than they need."""
+    (n_predict,) = (one for one in TEXT_OPTIONS if one.name == "n_predict")
+    length = replace(n_predict, default=tokens, help=f"Tokens an answer; less than 2 = {tokens}.")
+    defaults = {"temp": 0.0, "seed": 1, "ctx_size": 2048}
+    return (
+        length,
+        *(
+            replace(one, default=defaults[one.name]) if one.name in defaults else one
+            for one in (*SAMPLING_OPTIONS, *CONTEXT_OPTIONS)
+        ),
+    )

@@ -1,0 +1,52 @@
+"""Answers of an engine in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from localspec.engine import Engine
+from localspec.errors import EngineError
+from localspec.tools.bench.run import Run
+from localspec.tools.prompts import Prompt
+from localspec.types import Failed, Finished, GenerationRequest, SamplingParams, SpecParams
+
+PLAIN = SpecParams(depth=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How much is guessed, under a name for tables."""
+
+    name: str
+    spec: SpecParams
+
+
+class LocalRunner:
+    """Answers with one engine; no answer ends before its limit, so that all of a prompt have the same length."""
+
+    def __init__(self, engine: Engine, settings: tuple[Setting, ...], sampling: SamplingParams) -> None:
+        self._engine = engine
+        self._specs: Mapping[str | None, SpecParams] = {None: PLAIN, **{one.name: one.spec for one in settings}}
+        self._sampling = replace(sampling, ignore_eos=True)
+
+    def run(self, way: str | None, prompt: Prompt, tokens: int) -> Run:
+        """As `Runner.run`.
+
+        Raises:
+            UsageError: the prompt is longer than the context.
+            EngineError: the answer failed.
+        """
+        templated = self._engine.info.has_template
+        request = GenerationRequest(
+            prompt=None if templated else prompt.text,
+            messages=prompt.messages if templated else None,
+            max_tokens=tokens,
+            sampling=self._sampling,
+            spec=self._specs[way],
+        )
+        *_, last = self._engine.submit(request)
+        if isinstance(last, Failed):
+            raise EngineError(f"prompt {prompt.id} was not answered: {last.message}", hint=last.hint)
+        assert isinstance(last, Finished)
+        return Run(len(last.ids), last.timings.tokens_per_second, last.ids, last.stats)

@@ -1,0 +1,96 @@
+"""``localspec verify`` as a command: certificate, lines, exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from localspec import __version__
+from localspec.errors import ExitCode
+from tests.cli.support import error_line, run
+from tests.tools.faults import FAULT
+
+FAKE = "tests.tools.fake_main"
+PROMPTS = "Repeat: one two three, one two three, one two\nSay hello.\n"
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> str:
+    path = tmp_path / "p.txt"
+    path.write_text(PROMPTS)
+    return str(path)
+
+
+def test_two_prompts_on_the_demo_model(smol: Path, prompts: str, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    done = run(
+        *("verify", "-m", str(smol), "-t", "1", "-c", "512", "-n", "6", "--prompts", prompts),
+        *("--shapes", "chain,tree", "--sampler-sets", "greedy", "--seeds", "0", "-o", str(path)),
+    )
+    assert (done.returncode, done.stdout) == (0, b""), done
+    assert done.stderr.decode().splitlines()[-1] in ("verdict: equal", "verdict: rounding")
+    found = json.loads(path.read_text("utf-8"))
+    with smol.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    assert found["models"]["target"]["files"][0]["sha256"] == digest
+    assert found["models"]["draft"] is None
+    assert {"localspec", "numpy", "python", "llama-cpp-python", "ggml_commit", "system"} <= found["versions"].keys()
+    assert found["versions"]["localspec"] == __version__
+    assert (found["options"]["n_predict"], found["options"]["threads"]) == (6, 1)
+    assert [(one["drafters"], one["shape"]) for one in found["cases"]] == [(["suffix"], "chain"), (["suffix"], "tree")]
+    assert all(len(one["prompts"]) == 2 for one in found["cases"])
+    assert found["control"]["positions"] > 0
+
+
+def test_a_sound_engine_and_a_certificate_on_stdout(prompts: str) -> None:
+    done = run(
+        *("verify", "-m", "a.gguf", "-md", "b.gguf", "--prompts", prompts, "-n", "12", "--seeds", "50", "--json"),
+        module=FAKE,
+    )
+    assert done.returncode == 0, done
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "equal"
+    assert {tuple(one["drafters"]) for one in found["cases"]} == {
+        ("suffix",),
+        ("draft-simple",),
+        ("suffix", "draft-simple"),
+    }
+    assert [one["rule"] for one in found["acceptance_rules"]] == ["draw", "ratio"]
+    lines = done.stderr.decode().splitlines()
+    assert lines[0].split() == ["drafter", "shape", "sampler", "same", "tokens", "guesses", "held", "verdict"]
+    assert lines[-1] == "verdict: equal"
+
+
+def test_a_fault_has_an_exit_code_of_its_own(prompts: str, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    done = run(
+        *("verify", "-m", "a.gguf", "-md", "b.gguf", "--prompts", prompts, "-n", "12", "--seeds", "0"),
+        *("-o", str(path)),
+        module=FAKE,
+        env={FAULT: "draw"},
+    )
+    assert done.returncode == ExitCode.FAULT, done
+    lines = done.stderr.decode().splitlines()
+    assert lines[-2] == "verdict: fault"
+    assert lines[-1].startswith("localspec: error: speculation changes texts by more than rounding does. ")
+    found = json.loads(path.read_text("utf-8"))
+    assert found["verdict"] == "fault"
+    differences = [one["difference"] for case in found["cases"] for one in case["prompts"] if one["difference"]]
+    assert {"position", "plain_token", "token", "plain_gap", "gap", "moved", "bound"} <= differences[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--sampler-sets", "greedy,gredy"], "--sampler-sets gredy is not known"),
+        (["--shapes", "star"], "--shapes star is not known"),
+        (["--spec-type", "none"], "there is nothing that guesses"),
+        (["--prompts", "nothing.jsonl"], "nothing.jsonl cannot be read"),
+        (["--seeds", "-1"], "--seeds -1 is out of range"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], words: str) -> None:
+    assert words in error_line(run("verify", "-m", "a.gguf", *arguments, module=FAKE), ExitCode.USAGE)
