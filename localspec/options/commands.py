@@ -18,13 +18,13 @@ from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_O
 from localspec.options.tables.tools import BENCH_OPTIONS, BENCH_TOKENS, VERIFY_OPTIONS, VERIFY_TOKENS, for_tools
 
 #: What every command that generates text takes.
+GUESSING_OPTIONS = (*SPEC_OPTIONS, *NGRAM_OPTIONS)
 GENERATION_OPTIONS = (
     *TEXT_OPTIONS,
     *CHAT_TEMPLATE_OPTIONS,
     *MODEL_OPTIONS,
     *HUB_OPTIONS,
-    *SPEC_OPTIONS,
-    *NGRAM_OPTIONS,
+    *GUESSING_OPTIONS,
     *SAMPLING_OPTIONS,
     *CONTEXT_OPTIONS,
     *DEVICE_OPTIONS,
@@ -110,7 +110,7 @@ BENCH = Command(
         *CHAT_TEMPLATE_OPTIONS,
         *MODEL_OPTIONS,
         *HUB_OPTIONS,
-        *SPEC_OPTIONS,
+        *GUESSING_OPTIONS,
         *DEVICE_OPTIONS,
         *CONFIG_OPTIONS,
     ),
@@ -127,7 +127,7 @@ BENCH = Command(
     " the machine meet both; what counts is the median of the ratios. Texts are compared, too.",
     (
         *("prompts", "setting", "repetitions", "budget", "baseline", "server", "server_baseline", "output", "json"),
-        *("n_predict", "model", "model_draft", "hf_repo", "spec", "spec_type", "temp", "seed"),
+        *("n_predict", "model", "model_draft", "hf_repo", "spec", "spec_type", "temp"),
         *("ctx_size", "threads", "gpu_layers", "config"),
     ),
 )
@@ -141,7 +141,7 @@ VERIFY = Command(
         *CHAT_TEMPLATE_OPTIONS,
         *MODEL_OPTIONS,
         *HUB_OPTIONS,
-        *SPEC_OPTIONS,
+        *GUESSING_OPTIONS,
         *DEVICE_OPTIONS,
         *CONFIG_OPTIONS,
     ),
