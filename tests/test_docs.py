@@ -111,7 +111,7 @@ def check_command(words: list[str]) -> None:
 def test_commands_use_flags_that_exist(page: Path) -> None:
     for words in commands(page):
         match words:
-            case ["localspec", "chat" | "complete" | "models" | "help", *_]:
+            case ["localspec", "chat" | "complete" | "doctor" | "models" | "help", *_]:
                 check_command(words[1:])
             case ["scripts/setup", *arguments]:
                 run = setup_env.arguments(arguments).run
