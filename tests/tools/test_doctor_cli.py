@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from localspec.backends.llamacpp import Native
+from localspec.backends.llamacpp.probe import library_record
 from localspec.cli import app
 from localspec.cli.diagnostics import Ending
 from localspec.cli.doctor import drawn
@@ -20,6 +22,7 @@ from localspec.tools.doctor import TITLES, Finding, Level
 from localspec.tools.doctor.native import Answer
 from tests.cli.support import Done, Terminal, error_line, plain, run, shell
 from tests.support.gguf_files import TinyModel, TokenizerKeys, damage
+from tests.support.rpc import rpc_servers
 
 Inside = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
 LIBRARY: dict[str, Any] = {"path": "x", "system": "", "backends": [], "devices": [], "extra_buffers": None}
@@ -178,6 +181,16 @@ def test_a_library_that_is_missing_or_broken(code: str, words: str, smol: Path, 
     assert words in findings["build.llama"]["text"]
     assert findings["target.file"]["level"] == findings["memory.fit"]["level"] == "ok"
     assert not {"target.support", "devices.gpu", "build.simd"} & findings.keys()
+
+
+def test_devices_come_with_their_memory() -> None:
+    with rpc_servers(1) as servers:
+        answer = Answer({"library": library_record(Native(rpc=servers))})
+    assert answer.library is not None
+    assert {"CPU", "RPC"} <= set(answer.library.backends)
+    (device,) = answer.library.devices
+    assert (device.description, device.shared) == (servers[0], False)
+    assert 0 < device.free <= device.total
 
 
 # Settings

@@ -26,7 +26,7 @@ from localspec.vocab import pair
 
 def main(paths: Sequence[str]) -> None:
     native = Native()
-    _say("library", _library(native))
+    _say("library", library_record(native))
     vocabs = [_vocabulary(native, role, Path(path)) for role, path in zip(("target", "draft"), paths, strict=False)]
     match vocabs:
         case [LlamaVocab() as target, LlamaVocab() as draft]:
@@ -37,7 +37,9 @@ def _say(name: str, record: dict[str, Any]) -> None:
     print(json.dumps({name: record}), flush=True)
 
 
-def _library(native: Native) -> dict[str, Any]:
+def library_record(native: Native) -> dict[str, Any]:
+    """What the build is and which devices it sees, their memory in bytes."""
+
     def device(one: Device) -> dict[str, Any]:
         free, total = native.devices.memory(one.handle)
         about = native.devices.description(one.handle)

@@ -18,7 +18,7 @@ from localspec.errors import LocalspecError, ModelError
 from localspec.hub import cache_folder
 from localspec.hub.header import Header as FileHeader
 from localspec.hub.header import read_header
-from localspec.hub.shelf import facts as header_facts
+from localspec.hub.shelf import facts_in, parts
 from localspec.tools.doctor.facts import (
     Build,
     Config,
@@ -97,7 +97,8 @@ def _judged(model: Model | None, role: str | None, answer: Answer) -> Model | No
 
 
 def _header(path: Path) -> Header:
-    found, first = header_facts(path), read_header(path)
+    headers = [read_header(part) for part in parts(path)]
+    found, first = facts_in(path, headers), headers[0]
     return Header(
         size=found["size"],
         name=found["name"],
