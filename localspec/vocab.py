@@ -90,7 +90,8 @@ def pair(target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") ->
         raise PairingError(
             f"{draft_name} has another tokenizer ({draft.kind}) than the target ({target.kind}){first}", hint=hint
         )
-    names = target.control_tokens & draft.control_tokens
+    # Which are names takes a look at every token, of two vocabularies.
+    names = target.control_tokens & draft.control_tokens if differing else frozenset()
     if text := [token for token in differing if token not in names]:
         raise PairingError(f"{draft_name} {spelt(text[0])}: the vocabularies differ", hint=hint)
     return Pairing(common, frozenset(differing))

@@ -15,7 +15,7 @@ from localspec.cli.output import Output, accept_any_text
 from localspec.errors import ExitCode, UsageError
 from localspec.options import COMMANDS, Settings, Values, check_loading, check_values, settle, system_message
 from localspec.options.commands import GROUPS, Command
-from localspec.options.parse import HELP, parse
+from localspec.options.parse import HELP, Given, parse
 from localspec.options.suggest import did_you_mean, likely_flag
 
 #: Command → module and function: ``body(values) -> exit code``.
@@ -24,6 +24,7 @@ BODIES = {
     "complete": ("localspec.cli.complete", "complete"),
     "bench": ("localspec.cli.bench", "bench"),
     "verify": ("localspec.cli.verify", "verify"),
+    "doctor": ("localspec.cli.doctor", "doctor"),
     **{f"models {name}": ("localspec.cli.models", name) for name in ("ls", "pull", "info", "path", "rm", "verify")},
 }
 VERSION = ("-V", "--version")
@@ -80,7 +81,7 @@ def _run_command(command: Command, arguments: Sequence[str]) -> int:
     given = parse(arguments, command)
     if given.help:
         return _help((command.name,), short=given.help == HELP[0])
-    settings = settle(command, given, os.environ)
+    settings = _settled(command, given)
     for line in settings.notes:
         note(line)
     if settings.values["print_config"]:
@@ -95,6 +96,16 @@ def _run_command(command: Command, arguments: Sequence[str]) -> int:
         check_loading(values)
         values = {**values, "system": system_message(values)}
     raise Ending(_body(command)(values))
+
+
+def _settled(command: Command, given: Given) -> Settings:
+    """A command that looks into configuration files itself goes on without those that cannot be used."""
+    try:
+        return settle(command, given, os.environ)
+    except UsageError:
+        if not command.looks_into_files:
+            raise
+        return settle(command, given, os.environ, files=False)
 
 
 def _body(command: Command) -> Callable[[Values], int]:

@@ -44,7 +44,8 @@ Block = str | Heading | Code | Table | Flags
 
 MEANINGS = {
     ExitCode.OK: "All went well. A reader that closes the pipe early, such as `head`, is no failure.",
-    ExitCode.RUNTIME: "The engine could not finish the answer, or its process died.",
+    ExitCode.RUNTIME: "The engine could not finish the answer, or its process died. `localspec doctor`: a problem"
+    " beside those of models and memory.",
     ExitCode.USAGE: "A flag, a setting, a request or an input that makes no sense; nothing was computed.",
     ExitCode.MODEL: "A model that is missing or damaged, does not fit its draft model, or cannot do what is asked.",
     ExitCode.NETWORK: "A hub or a server cannot be reached, or does not answer as it should.",

@@ -136,7 +136,11 @@ def facts(path: Path) -> dict[str, Any]:
     Raises:
         ModelLoadError: a header cannot be read.
     """
-    headers = [read_header(part) for part in parts(path)]
+    return facts_in(path, [read_header(part) for part in parts(path)])
+
+
+def facts_in(path: Path, headers: Sequence[Header]) -> dict[str, Any]:
+    """The same of headers that were read before: those of all parts, in order."""
     first = headers[0]
     tokens = first.metadata.get("tokenizer.ggml.tokens")
     tensors = [tensor for header in headers for tensor in header.tensors]

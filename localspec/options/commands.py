@@ -49,7 +49,7 @@ class Example:
 @dataclass(frozen=True, slots=True)
 class Command:
     """``about`` follows the summary in the help; ``common`` are the options of the short help, all if empty;
-    what an example uses is among them."""
+    what an example uses is among them. ``looks_into_files``: a broken configuration file does not stop it."""
 
     name: str
     summary: str
@@ -57,6 +57,7 @@ class Command:
     examples: tuple[Example, ...]
     about: str = ""
     common: tuple[str, ...] = ()
+    looks_into_files: bool = False
 
     @property
     def arguments(self) -> tuple[Option, ...]:
@@ -70,6 +71,11 @@ def _argument(name: str, metavar: str, text: str) -> Option:
 
 _MODEL = _argument("model", "MODEL", "user/model[:quant] of the cache, the path of a GGUF file, or demo.")
 _CACHED = _argument("model", "MODEL", "user/model[:quant] of the cache; without a quant, all of the repository.")
+#: How the doctor names models.
+_NAMED = {
+    "model": "Target to look into: a GGUF file or its folder, demo, or user/model[:quant] of the cache.",
+    "model_draft": "Draft model to look into, and whether it goes with the target (demo, if none is named).",
+}
 _JSON = Option("json", ("--json",), bool, False, "JSON instead of a table.", OUTPUT)
 
 COMPLETE = Command(
@@ -158,6 +164,27 @@ VERIFY = Command(
         *("model", "model_draft", "hf_repo", "spec", "spec_type", "ctx_size", "threads", "gpu_layers", "config"),
     ),
 )
+#: What the doctor makes room for.
+_SIZES = ("ctx_size", "cache_type_k", "cache_type_v", "cache_type_k_draft", "cache_type_v_draft")
+DOCTOR = Command(
+    "doctor",
+    "Check this machine, its llama.cpp, and models if some are named; say what mends what is found.",
+    (
+        replace(_JSON, help="One JSON object with all findings instead of lines."),
+        *(replace(option, help=_NAMED[option.name]) for option in MODEL_OPTIONS if option.name in _NAMED),
+        *(option for option in CONTEXT_OPTIONS if option.name in _SIZES),
+        *CONFIG_OPTIONS,
+    ),
+    (
+        Example("This machine", "localspec doctor"),
+        Example("A pair of models, and whether both fit", "localspec doctor -m big.gguf -md small.gguf -c 32768"),
+        Example("For programs", "localspec doctor -m big.gguf --json"),
+    ),
+    "Only headers and vocabularies of models are read. Each line is ok, a note, a warning (it costs speed or a feature)"
+    " or a problem (something does not work), with the flag or command that mends it. The exit code is 0 without"
+    " problems, 3 if one is with a model or the pair, 6 if they do not fit into memory, else 1.",
+    looks_into_files=True,
+)
 MODELS = (
     Command(
         "models ls",
@@ -213,7 +240,7 @@ TOPICS = {
     "config": "configuration files, profiles, environment",
     "exit-codes": "what a command ends with",
 }
-COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, VERIFY, *MODELS)}
+COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, VERIFY, DOCTOR, *MODELS)}
 
 
 def all_options() -> tuple[Option, ...]:

@@ -42,11 +42,7 @@ def layers(options: tuple[Option, ...], named: str | None, profile: str | None) 
     Raises:
         UsageError: a file that cannot be read, an unknown key, a wrong value or an unknown profile.
     """
-    if named is None:
-        files = [(path, level) for path, level in _usual() if _is_there(path)]
-    else:
-        files = [(Path(named), Level.USER_FILE)]
-    tables = [(path, level, _read(path)) for path, level in files]
+    tables = [(path, level, _read(path)) for path, level in files_there(named)]
     keys = _Keys(options)
     for path, level, table in tables:
         top = {key: value for key, value in table.items() if key != "profile"}
@@ -62,6 +58,17 @@ def layers(options: tuple[Option, ...], named: str | None, profile: str | None) 
         settings = profiles.get(profile, {})
         rank = Level.SYSTEM_PROFILE if level is Level.SYSTEM_FILE else Level.USER_PROFILE
         yield Layer(keys.settings(settings, Origin(rank, str(path), profile=profile)))
+
+
+def files_there(named: str | None) -> list[tuple[Path, Level]]:
+    """The files to read, lowest rank first: ``named`` alone, else the usual ones that exist.
+
+    Raises:
+        UsageError: the folder of one cannot be looked into.
+    """
+    if named is not None:
+        return [(Path(named), Level.USER_FILE)]
+    return [(path, level) for path, level in _usual() if _is_there(path)]
 
 
 def _usual() -> list[tuple[Path, Level]]:

@@ -132,6 +132,8 @@ class _Rules:
         self._check_needs()
         if "draft_n_max" in self._options:
             self._check_drafting()
+        if "model_draft" in self._options:
+            self._check_draft_model()
         if "conversation" in self._options:
             self._check_template(always=self._options["conversation"].default)
 
@@ -169,10 +171,12 @@ class _Rules:
                 f"{cites[0]} is more than {cites[1]}",
                 hint="No draft could ever be long enough: lower the one or raise the other.",
             )
+        self._check_guessers()
+
+    def _check_draft_model(self) -> None:
         draft = self._has("model_draft") or self._has("hf_repo_draft")
         if not draft and (name := self._by_hand(DRAFT_ONLY)):
             raise UsageError(f"{self._site(name)} is given without a draft model", hint="Give one with -md or -hfd.")
-        self._check_guessers()
 
     def _check_guessers(self) -> None:
         types = self._values["spec_type"]

@@ -26,8 +26,8 @@ class Settings:
     notes: tuple[str, ...] = ()
 
 
-def settle(command: Command, given: Given, environment: Mapping[str, str]) -> Settings:
-    """Puts the sources on top of each other.
+def settle(command: Command, given: Given, environment: Mapping[str, str], *, files: bool = True) -> Settings:
+    """Puts the sources on top of each other; those of ``files`` may be left out.
 
     Of options that exclude each other, one of a higher source silences those of a lower one: ``-hf`` on the command
     line is not refused because a file says ``model``. Two of the same source are left for `check_values`.
@@ -39,10 +39,10 @@ def settle(command: Command, given: Given, environment: Mapping[str, str]) -> Se
     by_hand = {name: (_typed(options[name], texts, CLI), CLI) for name, texts in given.texts.items()}
     outside = dict(_from_environment(command.options, environment))
     where = {name: source[name][0] for source in (outside, by_hand) for name in ("config", "profile") if name in source}
-    files = layers(_all(command), where.get("config"), where.get("profile"))
+    read = layers(_all(command), where.get("config"), where.get("profile")) if files else ()
     values: dict[str, Any] = {name: option.default for name, option in options.items()}
     origins = dict.fromkeys(options, DEFAULT)
-    for layer in (*(one.values for one in files), outside, by_hand):
+    for layer in (*(one.values for one in read), outside, by_hand):
         for name, (value, origin) in layer.items():
             if name in options:  # a file is for all commands
                 values[name], origins[name] = value, origin

@@ -16,6 +16,7 @@ from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, N
 from localspec.backends.llamacpp import context as native_context
 from localspec.backends.llamacpp.context import check_room
 from localspec.backends.llamacpp.placement import layers_by_device, used_devices
+from localspec.backends.memory import ROOM
 from localspec.errors import ExitCode, NetworkError, OutOfMemory, UsageError
 from localspec.host import HostedEngine
 from localspec.loading import EngineOptions, ModelOptions, load
@@ -250,11 +251,11 @@ def test_only_the_cpu_s_part_of_a_cache_must_fit_here(
     model = LlamaModel(native, options)
     try:
         assert model.cpu_share == pytest.approx(21 / 30)
-        monkeypatch.setattr(native_context, "available_bytes", lambda: int(0.8 * cache / native_context.ROOM))
+        monkeypatch.setattr(native_context, "available_bytes", lambda: int(0.8 * cache / ROOM))
         check_room(model, options)
         with pytest.raises(OutOfMemory, match="1000 tokens"):
             check_room(model, replace(options, kv_offload=False))
-        monkeypatch.setattr(native_context, "available_bytes", lambda: int(0.6 * cache / native_context.ROOM))
+        monkeypatch.setattr(native_context, "available_bytes", lambda: int(0.6 * cache / ROOM))
         with pytest.raises(OutOfMemory, match="1000 tokens"):
             check_room(model, options)
     finally:

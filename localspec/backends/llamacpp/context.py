@@ -6,16 +6,15 @@ import ctypes
 import logging
 from typing import Any
 
-from localspec.backends.llamacpp.memory import available_bytes, cache_bytes
+from localspec.backends.llamacpp.memory import cache_bytes
 from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.params import Settings, context_params, context_settings
 from localspec.backends.llamacpp.placement import flash_attention, window_cache
+from localspec.backends.memory import ROOM, available_bytes
 from localspec.control.threads import core_count
 from localspec.errors import OutOfMemory, UsageError
-
-ROOM = 0.9  # share of the free memory that a cache may take; buffers and the rest of the machine want some
 
 
 class LlamaContext:

@@ -16,12 +16,14 @@ _RPC = "RPC"  # name of the registry all RPC devices belong to
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """``handle`` is ggml's pointer; ``server`` the HOST:PORT of an RPC device. ``offload`` devices can take layers."""
+    """``handle`` is ggml's pointer; ``server`` the HOST:PORT of an RPC device. ``offload`` devices can take layers;
+    ``shared``: into memory that is the CPU's, too."""
 
     handle: int
     name: str
     offload: bool
     cpu: bool
+    shared: bool
     server: str | None
 
     @property
@@ -58,6 +60,7 @@ class Devices:
         self._kind = function("ggml_backend_dev_type", ctypes.c_int, handle)
         self._name = function("ggml_backend_dev_name", ctypes.c_char_p, handle)
         self._description = function("ggml_backend_dev_description", ctypes.c_char_p, handle)
+        self._memory = function("ggml_backend_dev_memory", None, handle, ctypes.POINTER(size), ctypes.POINTER(size))
         self._registry = function("ggml_backend_dev_backend_reg", handle, handle)
         self._registry_name = function("ggml_backend_reg_name", ctypes.c_char_p, handle)
         self._buffer_type = function("ggml_backend_dev_buffer_type", handle, handle)
@@ -65,6 +68,16 @@ class Devices:
 
     def name(self, handle: int) -> str:
         return str(self._name(handle).decode())
+
+    def description(self, handle: int) -> str:
+        """What a device is; of one behind an RPC server, the server."""
+        return str(self._description(handle).decode("utf-8", "replace"))
+
+    def memory(self, handle: int) -> tuple[int, int]:
+        """Bytes of a device that are free, and all of them."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self._memory(handle, ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
 
     def buffer_name(self, handle: int) -> str:
         return str(self._buffer_name(handle).decode())
@@ -81,7 +94,8 @@ class Devices:
             name=self.name(handle),
             offload=kind in (_GPU, _IGPU),
             cpu=kind == _CPU,
-            server=self._description(handle).decode() if remote else None,
+            shared=kind == _IGPU,
+            server=self.description(handle) if remote else None,
         )
 
     def offload(self) -> list[Device]:

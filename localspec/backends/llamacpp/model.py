@@ -16,6 +16,7 @@ from localspec.backends.llamacpp.overrides import idle_overrides
 from localspec.backends.llamacpp.params import Settings, model_params, model_settings
 from localspec.backends.llamacpp.placement import layers_by_device, used_devices
 from localspec.backends.llamacpp.vocab import LlamaVocab
+from localspec.backends.memory import CacheShape
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, OutOfMemory, UsageError
 
 #: Called with the share loaded, 0…1; returning False gives up.
@@ -105,15 +106,17 @@ class LlamaModel:
         return int(self.native.lib.llama_model_n_layer(self.handle))
 
     @property
-    def cache_widths(self) -> tuple[int, int]:
-        """Numbers that one token puts into the key and the value cache of a layer."""
+    def cache_shape(self) -> CacheShape:
         lib = self.native.lib
-        heads, heads_kv = lib.llama_model_n_head(self.handle), lib.llama_model_n_head_kv(self.handle)
-        width = lib.llama_model_n_embd(self.handle) // max(heads, 1)
         architecture = self.metadata("general.architecture")
         lengths = (self.metadata(f"{architecture}.attention.{part}_length") for part in ("key", "value"))
-        key, value = (int(length) if length else width for length in lengths)
-        return key * heads_kv, value * heads_kv
+        return CacheShape.of(
+            self.n_layer,
+            lib.llama_model_n_embd(self.handle),
+            lib.llama_model_n_head(self.handle),
+            lib.llama_model_n_head_kv(self.handle),
+            *(int(length) if length else None for length in lengths),
+        )
 
     @property
     def n_swa(self) -> int:

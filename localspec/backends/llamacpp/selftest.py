@@ -56,6 +56,11 @@ def extra_buffers_are_safe(native: Native, warn: Callable[[str], None], *, cache
     return safe
 
 
+def remembered(native: Native, *, cache: Path | None = None) -> bool | None:
+    """What an earlier `extra_buffers_are_safe` of this build found out; ``None``: it was never asked."""
+    return _read(cache or _cache_file()).get(_fingerprint(Path(native.library_path)))
+
+
 def _cache_file() -> Path:
     from platformdirs import user_cache_path
 

@@ -1,0 +1,67 @@
+"""Whether models and caches can fit, told from sizes alone. Loads nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.backends.container import container_limits
+
+#: Share of the free memory that may be filled; buffers and the rest of the machine want some.
+ROOM = 0.9
+#: Bytes of one cached number, by cache type; block types as bytes per block over numbers per block.
+_BYTES = {
+    "f32": 4.0,
+    "f16": 2.0,
+    "bf16": 2.0,
+    "q8_0": 34 / 32,
+    "q4_0": 18 / 32,
+    "q4_1": 20 / 32,
+    "iq4_nl": 18 / 32,
+    "q5_0": 22 / 32,
+    "q5_1": 24 / 32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """``key`` and ``value`` are the numbers that a token puts into each of ``layers``; an upper bound where layers
+    differ."""
+
+    layers: int
+    key: int
+    value: int
+
+    @classmethod
+    def of(
+        cls, layers: int, width: int, heads: int, heads_kv: int, key_length: int | None, value_length: int | None
+    ) -> CacheShape:
+        """From what a file says: the lengths are those of one head, ``None`` where all heads share the width."""
+        usual = width // max(heads, 1)
+        key, value = (usual if length is None else length for length in (key_length, value_length))
+        return cls(layers, key * heads_kv, value * heads_kv)
+
+    def size(self, n_ctx: int, type_k: str, type_v: str) -> int:
+        """Bytes of a cache of ``n_ctx`` tokens."""
+        return int(n_ctx * self.layers * (self.key * _BYTES[type_k] + self.value * _BYTES[type_v]))
+
+
+def available_bytes() -> int | None:
+    """Memory that can be had without swapping, in a container no more than it has left; ``None`` where the system does
+    not say."""
+    found = [free for free in (_meminfo("MemAvailable"), container_limits().free) if free is not None]
+    return min(found, default=None)
+
+
+def total_bytes() -> int | None:
+    """The machine's memory; ``None`` where the system does not say."""
+    return _meminfo("MemTotal")
+
+
+def _meminfo(name: str) -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = next((line for line in lines if line.startswith(f"{name}:")), None)
+    return int(found.split()[1]) * 1024 if found else None
