@@ -15,6 +15,7 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
+from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
 from localspec.types import EngineInfo, ModelLoad
@@ -114,13 +115,17 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
 
 
 def check_texts(options: EngineOptions) -> None:
-    """Looks for the corpus before a model is loaded.
+    """Looks for the corpus and for lookup caches before a model is loaded.
 
     Raises:
-        UsageError: it is not there, or too large.
+        UsageError: one is not there, or too large, or cannot be what it should.
     """
-    if options.by_text.corpus is not None:
-        corpus_files(options.by_text.corpus)
+    texts = options.by_text
+    if texts.corpus is not None:
+        corpus_files(texts.corpus)
+    for path in (texts.lookup_static, texts.lookup_dynamic):
+        if path is not None:
+            lookup_integers(path)
 
 
 class _Loader:

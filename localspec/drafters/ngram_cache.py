@@ -35,7 +35,7 @@ def read_lookup(path: Path, n_vocab: int) -> Counts:
     Raises:
         UsageError: it cannot be read, is too large, is no such file, or is of another vocabulary.
     """
-    data = _integers(path)
+    data = lookup_integers(path)
     counts: dict[Run, dict[int, int]] = {}
     at, largest = 0, 0
     while at < len(data):
@@ -53,7 +53,12 @@ def read_lookup(path: Path, n_vocab: int) -> Counts:
     return counts
 
 
-def _integers(path: Path) -> list[int]:
+def lookup_integers(path: Path) -> list[int]:
+    """What a lookup cache file holds, not yet understood.
+
+    Raises:
+        UsageError: it cannot be read, is too large, or holds no whole integers.
+    """
     try:
         size = path.stat().st_size
         if size > _MOST_BYTES:

@@ -49,6 +49,8 @@ TAKES_PATH = {
 }
 #: Opened by the engine, or written.
 ENGINE_OPENS = ("lora", "lora_scaled", "log_file", "output_file")
+#: What holds no model, besides `FILES`.
+OTHERS = ("models_dir", "spec_corpus", "lookup_static", "lookup_dynamic")
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 
 
@@ -91,6 +93,9 @@ READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "lora_scaled": (lambda values: engine_options(values).target.lora[0][0], None),
     "log_file": (lambda values: engine_options(values).log_file, None),
     "output_file": (lambda values: Path(values["output_file"]), None),
+    "spec_corpus": (lambda values: engine_options(values).by_text.corpus, None),
+    "lookup_static": (lambda values: engine_options(values).by_text.lookup_static, None),
+    "lookup_dynamic": (lambda values: engine_options(values).by_text.lookup_dynamic, None),
     "prompts": (lambda values: [one.text for one in read_prompts(Path(values["prompts"]))], ["the prompt"]),
     "models_dir": (lambda values: [path.name for path in models_in(Path(values["models_dir"]))], ["a.gguf"]),
     **{f"models {name} MODEL": (lambda values: located(values["model"]), None) for name in ("info", "path", "verify")},
@@ -161,7 +166,8 @@ def test_what_is_not_there_is_one_line_with_its_name(name: str, odd: str, monkey
     if command.name == "complete":
         Path("here.gguf").write_text("GGUF")
         model = ["-m", "here.gguf"] if name != "model" else []
-        arguments = [*model, "-cnv", *(["-p", "a"] if name != "file" else []), *arguments]
+        drafter = ["--spec-type", "ngram-cache"] if name.startswith("lookup_") else []
+        arguments = [*model, *drafter, "-cnv", *(["-p", "a"] if name != "file" else []), *arguments]
     monkeypatch.setattr(sys, "argv", ["localspec", *command.name.split(), *arguments])
     out, err = io.BytesIO(), io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
@@ -170,7 +176,7 @@ def test_what_is_not_there_is_one_line_with_its_name(name: str, odd: str, monkey
         main()
     assert isinstance(ended.value.code, int)
     done = subprocess.CompletedProcess((), ended.value.code, out.getvalue(), err.getvalue())
-    assert shown(odd) in error_line(done, ExitCode.USAGE if name in ("models_dir", *FILES) else ExitCode.MODEL)
+    assert shown(odd) in error_line(done, ExitCode.USAGE if name in (*OTHERS, *FILES) else ExitCode.MODEL)
 
 
 def shown(name: str) -> str:
