@@ -99,6 +99,11 @@ def finite(value: Any) -> Any:
 
 
 def status_line(finished: Finished, *, limit: int = -1, guesses: bool = True, alone: Sequence[str] = ()) -> str:
+    """The parts of `status_parts` with dots between them."""
+    return " · ".join(status_parts(finished, limit=limit, guesses=guesses, alone=alone))
+
+
+def status_parts(finished: Finished, *, limit: int = -1, guesses: bool = True, alone: Sequence[str] = ()) -> list[str]:
     """``142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9``, and why it ended if not by itself.
 
     ``limit`` is the request's ``max_tokens``; ``guesses`` says whether anything was allowed to be guessed; ``alone``
@@ -124,7 +129,7 @@ def status_line(finished: Finished, *, limit: int = -1, guesses: bool = True, al
     if finished.reason != "stop":
         full = "context full" if limit < 0 or len(finished.ids) < limit else f"cut at -n {limit}"
         parts.append({"length": full, "cancelled": "stopped"}.get(finished.reason, finished.reason))
-    return " · ".join(parts)
+    return parts
 
 
 def _sources(stats: SpecStats, alone: Sequence[str]) -> list[str]:

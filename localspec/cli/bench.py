@@ -12,7 +12,7 @@ from typing import Any
 from localspec import __version__
 from localspec.cli.diagnostics import note
 from localspec.cli.output import Output
-from localspec.cli.session import engine_here, model_files, progress_at_terminals
+from localspec.cli.session import Progress, engine_here, model_files
 from localspec.control.measure import measure as measure_passes
 from localspec.engine import Engine
 from localspec.errors import ExitCode
@@ -105,8 +105,8 @@ def _order(values: Values, ways: tuple[str, ...], prompts: tuple[Prompt, ...]) -
 
 
 def _measured(runner: Runner, order: Order) -> Measured:
-    shows = progress_at_terminals()
-    return measure(runner, order, progress=lambda share: shows is None or shows.show("measuring", share))
+    with Progress().doing() as show:
+        return measure(runner, order, progress=lambda share: show("measuring", share))
 
 
 def _title(engine: Engine, measured: Measured, sampling: SamplingParams) -> str:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from localspec.chat.conversation import Conversation
-from localspec.cli.diagnostics import one_line, say
+from localspec.cli.diagnostics import one_line, tell
 from localspec.cli.output import Output
 from localspec.cli.repl.chat import Chat
 from localspec.cli.repl.completion import completions
 from localspec.cli.repl.engines import LoadedEngines
 from localspec.cli.repl.front import Terminal
 from localspec.cli.repl.history import History, history_file
+from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.plain import PlainTerminal
 from localspec.cli.repl.standing import guessers
 from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
+from localspec.cli.session import Progress
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
 from localspec.options import Values
@@ -40,26 +43,30 @@ def chat(values: Values) -> int:
         raise UsageError("there is no terminal to chat at and no message", hint="Use -p TEXT, or pipe a message in.")
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
-    with keys_are_kept(by_line=dumb), LoadedEngines(values) as engines:
+    screen = _screen() if at_terminal and not dumb else None
+    with keys_are_kept(screen) as keyboard, LoadedEngines(values, Progress(shows=not dumb)) as engines:
         talk = Chat(engines, values, Conversation(values["system"]))
-        terminal = _terminal(output, talk, at_terminal=at_terminal, dumb=dumb)
+        terminal = _terminal(output, screen, keyboard, talk, History(history_file() if at_terminal else None))
         repl = Repl(talk, terminal, View(output, values, plain=dumb))
         if converses and not values["single_turn"]:
-            say(banner(engines.current.info))
+            tell(banner(engines.current.info))
             return repl.run(first)
         return repl.once(first)
 
 
-def _terminal(output: Output, talk: Chat, *, at_terminal: bool, dumb: bool) -> Terminal:
-    """Editing where the terminal can, lines where it cannot."""
-    history = History(history_file() if at_terminal else None)
-    multiline = talk.values["multiline_input"]
-    if at_terminal and not dumb:
-        from localspec.cli.repl.prompt import PromptTerminal, stream_for_prompt
+def _screen() -> TextIO | None:
+    """The terminal to draw a prompt on: standard output, or standard error where answers go to a file."""
+    return next((stream for stream in (sys.stdout, sys.stderr) if stream is not None and stream.isatty()), None)
 
-        if (stream := stream_for_prompt()) is not None:
-            return PromptTerminal(output, stream, history, lambda text: completions(text, talk), multiline=multiline)
-    return PlainTerminal(output, history, multiline=multiline)
+
+def _terminal(output: Output, screen: TextIO | None, keyboard: Keyboard, talk: Chat, history: History) -> Terminal:
+    """Editing where the terminal can, lines where it cannot."""
+    multiline = talk.values["multiline_input"]
+    if screen is None:
+        return PlainTerminal(output, keyboard, history, multiline=multiline)
+    from localspec.cli.repl.prompt import PromptTerminal
+
+    return PromptTerminal(output, screen, keyboard, history, lambda text: completions(text, talk), multiline=multiline)
 
 
 def banner(info: EngineInfo) -> str:

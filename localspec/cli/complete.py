@@ -9,7 +9,7 @@ from typing import Any
 from localspec.cli.diagnostics import fail, has_colour, note, say
 from localspec.cli.output import Output
 from localspec.cli.pieces import Pieces
-from localspec.cli.session import engine_for
+from localspec.cli.session import Progress, engine_for
 from localspec.cli.source import read_prompt
 from localspec.errors import ExitCode, UsageError
 from localspec.options import Values, request
@@ -31,7 +31,7 @@ def complete(values: Values) -> int:
         raise UsageError("no prompt is given", hint="Use -p TEXT, -f FILE, or pipe text in.")
     asked = _request(values, prompt)
     output = Output()
-    with engine_for(values) as engine:
+    with engine_for(values, Progress()) as engine:
         asked, thinking = _told(values, asked, engine.info.chat_template)
         handle = engine.submit(asked)
         writer = _Writer(output, values, engine.info.target, thinking)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+from localspec.cli.layout import fitted
 from localspec.errors import ExitCode, LocalspecError
 
 PROGRAM = "localspec"
 #: Signs of our own lines, for a stderr that has no such characters.
-_PLAIN_SIGNS = str.maketrans({"·": "|", "α": "alpha", "×": "x", "�": "?"})
+_PLAIN_SIGNS = str.maketrans({"·": "|", "α": "alpha", "×": "x", "�": "?", "…": "..."})
 
 
 class Ending(Exception):
@@ -38,13 +39,18 @@ def _encodable(text: str, encoding: str | None) -> str:
     return text
 
 
+def tell(text: str) -> None:
+    """Lines for the user, at a terminal broken between words."""
+    say(fitted(text))
+
+
 def note(text: str) -> None:
-    say(f"{PROGRAM}: {one_line(text)}")
+    tell(f"{PROGRAM}: {one_line(text)}")
 
 
 def fail(message: str, hint: str = "") -> None:
     """One line: what went wrong, why, and what to do."""
-    say(f"{PROGRAM}: error: {one_line(message)}" + (f". {one_line(hint)}" if hint else ""))
+    tell(f"{PROGRAM}: error: {one_line(message)}" + (f". {one_line(hint)}" if hint else ""))
 
 
 def dim(text: str, *, on: bool) -> str:

@@ -132,13 +132,9 @@ def _listed(plan: Removal) -> str:
 def verify(values: Values) -> int:
     """Checks a model's files: their structure, and in the cache their checksums."""
     output = Output()
-    shows = sys.stderr is not None and sys.stderr.isatty()
-    progress = Progress() if shows else None
-
-    def show(part: Path, share: float) -> None:
-        if progress is not None:
-            progress.show(f"checking {part.name}", share)
-
-    for part, how in checked(_here(values["model"]), show):
-        output.text(f"{part}: {how}\n")
+    progress = Progress()
+    with progress.doing() as show:
+        for part, how in checked(_here(values["model"]), lambda part, share: show(f"checking {part.name}", share)):
+            progress.end()
+            output.text(f"{part}: {how}\n")
     return ExitCode.OK

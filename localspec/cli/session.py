@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localspec.cli.diagnostics import note, printable, say
+from localspec.cli.diagnostics import note, one_line, printable, say
+from localspec.cli.layout import at_terminal, columns
 from localspec.errors import LocalspecError, ModelError
 from localspec.host import HostedEngine
 from localspec.hub import HubRef, find
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def engine_for(values: Values) -> Iterator[HostedEngine]:
-    """Finds or downloads the models and loads them; progress on stderr if that is a terminal, warnings always.
+def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine]:
+    """Finds or downloads the models and loads them; warnings are said.
 
     Raises:
         LocalspecError: as `localspec.load` and `localspec.hub.resolve`.
     """
     target, draft = model_files(values)
-    with HostedEngine(engine_options(values, target, draft), on_progress=progress_at_terminals()) as engine:
+    with progress.loading(target, draft):
+        loaded = HostedEngine(engine_options(values, target, draft), on_progress=progress.stage)
+    with loaded as engine:
         _tell(engine.info, values)
         yield engine
 
@@ -43,15 +45,12 @@ def engine_here(values: Values, target: Path | None, draft: Path | None, **chang
     ``changes`` are fields of `EngineOptions`."""
     from localspec import loading
 
-    options = replace(engine_options(values, target, draft), **changes)
-    with loading.load(options, progress=progress_at_terminals()) as engine:
+    options, progress = replace(engine_options(values, target, draft), **changes), Progress()
+    with progress.loading(target, draft):
+        loaded = loading.load(options, progress=progress.stage)
+    with loaded as engine:
         _tell(engine.info, values)
         yield engine
-
-
-def progress_at_terminals() -> Progress | None:
-    """A line on stderr where somebody sees it."""
-    return Progress() if sys.stderr is not None and sys.stderr.isatty() else None
 
 
 def _tell(info: EngineInfo, values: Values) -> None:
@@ -127,21 +126,54 @@ def _fetched(values: Values, repo: str, file: str, flag: str) -> Path:
 
 
 class Progress:
-    """A line on stderr, written anew where it changes and gone when all is done.
+    """A line on stderr, written anew where it changes and gone when all is done; where stderr is no terminal, nothing.
 
-    The cursor waits at its start, so that an error takes its place.
+    The cursor waits at its start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows: bool = True) -> None:
+        self._shows = shows and at_terminal()
         self._shown = ""
+        self._models: dict[str, str] = {}
 
-    def __call__(self, stage: str, share: float) -> bool:
-        """Progress of loading."""
-        return self.show(f"loading the {stage} model", share)
+    @contextmanager
+    def loading(self, target: Path | None, draft: Path | None) -> Iterator[None]:
+        """While an engine with these models starts; `stage` says how far it is."""
+        self._models = {stage: path.name for stage, path in (("target", target), ("draft", draft)) if path is not None}
+        self.show(f"loading {self._models.get('target', 'the model')} …")
+        try:
+            yield
+        finally:
+            self.end()
 
-    def show(self, what: str, share: float) -> bool:
-        line = f"{what} {share:4.0%}"
-        if line != self._shown:
-            say(line if share < 1 else " " * len(line), end="\r")
-            self._shown = line
+    def stage(self, stage: str, share: float) -> bool:
+        """Progress of loading; what follows the weights (buffers, measuring) tells no share."""
+        name = self._models.get(stage, f"the {stage} model")
+        if share < 1:
+            self.show(f"loading {name} …", share)
+        else:
+            self.show(f"getting {name} ready …")
         return True
+
+    @contextmanager
+    def doing(self) -> Iterator[Callable[[str, float], None]]:
+        """While something else takes its time: `show`, and the line is gone after it."""
+        try:
+            yield self.show
+        finally:
+            self.end()
+
+    def show(self, what: str, share: float | None = None) -> None:
+        if not self._shows:
+            return
+        end = "" if share is None else f" {100 * share:2.0f} %"
+        line = one_line(what)[: columns() - len(end) - 1] + end
+        if line != self._shown:
+            say(line.ljust(len(self._shown)), end="\r")
+            self._shown = line
+
+    def end(self) -> None:
+        """Wipes the line."""
+        if self._shown:
+            say(" " * len(self._shown), end="\r")
+            self._shown = ""

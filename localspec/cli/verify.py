@@ -12,7 +12,7 @@ from typing import Any
 from localspec.backends.llamacpp import Native
 from localspec.cli.diagnostics import printable, say
 from localspec.cli.output import Output
-from localspec.cli.session import engine_here, model_files, progress_at_terminals
+from localspec.cli.session import Progress, engine_here, model_files
 from localspec.control import core_count
 from localspec.errors import ExitCode, SpeculationFault, UsageError
 from localspec.options import Values, spec_params
@@ -44,7 +44,6 @@ def verify(values: Values) -> int:
     target, draft = model_files(values)
     # The same count throughout, so that passes can be repeated.
     values = {**values, "threads": values["threads"] if values["threads"] > 0 else core_count()}
-    shows = progress_at_terminals()
     changes = {
         "tree_nodes": max(MOST_NODES, given.nodes),
         "sequences": 2,  # the control has another text in the cache
@@ -57,7 +56,8 @@ def verify(values: Values) -> int:
         usable = [name for name in shapes if name != "tree" or engine.target.caps.trees]
         tokens = values["n_predict"] if values["n_predict"] > 1 else VERIFY_TOKENS
         plan = Plan(cases(drafters, samplers, usable, given), prompts, tokens, seeds=values["seeds"])
-        checked = check(engine, plan, lambda share: shows is None or shows.show("verifying", share))
+        with Progress().doing() as show:
+            checked = check(engine, plan, lambda share: show("verifying", share))
         about = certificate(engine.info, Native().build, _options(values))
     _tell(values, checked, {**about, **record(checked)})
     if checked.verdict == "fault":

@@ -22,7 +22,8 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``name`` is the environment variable or the file, ``key`` how the file spells the option."""
+    """``name`` is the environment variable, the file, or the flag of another option that implies this one; ``key`` how
+    the file spells the option."""
 
     level: Level
     name: str = ""
@@ -56,7 +57,7 @@ class Origin:
             return f"env {self.name}"
         if self.is_file:
             return f"file {self.place}"
-        return self.level.name.lower()
+        return self.name or self.level.name.lower()
 
 
 DEFAULT = Origin(Level.DEFAULT)

@@ -47,6 +47,7 @@ def settle(command: Command, given: Given, environment: Mapping[str, str], *, fi
             if name in options:  # a file is for all commands
                 values[name], origins[name] = value, origin
     _silence(options, values, origins)
+    _follow(options, values, origins)
     return Settings(values, origins, (*given.notes, *_typos(environment), *ignored(command.options, values)))
 
 
@@ -87,6 +88,17 @@ def _silence(options: Mapping[str, Option], values: dict[str, Any], origins: dic
         for name in one if ranks[0] < ranks[1] else other:
             if name in options:
                 values[name], origins[name] = options[name].default, DEFAULT
+
+
+def _follow(options: Mapping[str, Option], values: dict[str, Any], origins: dict[str, Origin]) -> None:
+    """A system message makes a conversation of a prompt."""
+    if "conversation" not in options or values["conversation"]:
+        return
+    for name in ("system", "system_file"):
+        if values.get(name) is not None:
+            implied = Origin(Level.CLI, options[name].flags[0])
+            values["conversation"] = True
+            origins["conversation"] = implied if origins[name].level is Level.CLI else origins[name]
 
 
 def _typos(environment: Mapping[str, str]) -> Iterable[str]:

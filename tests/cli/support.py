@@ -14,6 +14,8 @@ import termios
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCALSPEC, FAKE = "localspec", "tests.cli.fake_main"
 #: Quick and the same on every machine.
@@ -64,8 +66,9 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-#: Sent when the prompt is there and keys are read, and when a line was taken.
-READY, TAKEN = b"\x1b[?2004h", b"\x1b[?2004l"
+#: Sent when a line was taken; and when the prompt is there and keys are read.
+TAKEN = b"\x1b[?2004l"
+READY = re.compile(rb"\x1b\[\?2004h(\x1b\[\?1l)?\x1b\[\?25l")
 
 
 def plain(screen: bytes) -> str:
@@ -84,6 +87,7 @@ class Terminal:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._line, theirs = pty.openpty()
+        self.name = os.ttyname(theirs)
         self.process = subprocess.Popen(
             command(*arguments, module=module),
             stdin=theirs,
@@ -119,7 +123,10 @@ class Terminal:
 
     def prompt(self) -> bytes:
         """Everything up to the prompt; returns when keys are read there."""
-        return self.until(READY)
+        while (found := READY.search(self._seen)) is None:
+            self._seen += self._more() or pytest.fail(f"the end came before the prompt: {self._seen!r}")
+        seen, self._seen = self._seen[: found.end()], self._seen[found.end() :]
+        return seen
 
     def modes(self) -> list[object]:
         """The settings of the line: echo, signals, …"""

@@ -50,6 +50,23 @@ def test_precedence(home: Path) -> None:
         assert line_of(text, key).endswith(f"  # {origin}")
 
 
+@pytest.mark.parametrize(
+    ("given", "env", "value", "origin"),
+    [
+        ((), {}, "false", "default"),
+        (("-sys", "Yes"), {}, "true", "-sys"),
+        (("-sysf", "file"), {}, "true", "-sysf"),
+        ((), {"LOCALSPEC_SYSTEM_PROMPT": "Yes"}, "true", "env LOCALSPEC_SYSTEM_PROMPT"),
+        (("-cnv", "-sys", "Yes"), {}, "true", "cli"),
+    ],
+)
+def test_a_system_message_makes_a_conversation_and_says_so(
+    home: Path, given: tuple[str, ...], env: dict[str, str], value: str, origin: str
+) -> None:
+    _, text = printed(home, *given, **env)
+    assert line_of(text, "conversation") == f"{f'conversation = {value}':<44}  # {origin}"
+
+
 def test_what_is_printed_reads_back(home: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.toml"
     for command in ("chat", "complete"):

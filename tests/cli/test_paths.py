@@ -218,7 +218,7 @@ def test_adapters_and_logs_that_cannot_be_opened(odd: str, smol_tokenizer: Token
     for name, path, code in (
         ("lora", odd, ExitCode.MODEL),
         ("lora_scaled", odd, ExitCode.MODEL),
-        ("log_file", f"m.gguf/{odd}", ExitCode.USAGE),  # folders are made, but not in a file
+        ("log_file", f"no folder/{odd}", ExitCode.USAGE),
     ):
         command, option = TAKES_PATH[name]
         done = run("complete", "-m", "m.gguf", "-p", "a", "-n", "2", *PLAIN, *line(command, option, path))

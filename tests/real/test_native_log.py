@@ -68,6 +68,7 @@ def run(code: str, *args: Path) -> subprocess.CompletedProcess[str]:
 
 def test_nothing_is_lost_and_nothing_is_added(gemma: Path, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "native.log"
+    log.parent.mkdir()
     done = run(PRINTS_WHILE_IT_LOADS, gemma, log)
     assert (done.returncode, done.stderr) == (0, "")
     *lines, last = done.stdout.splitlines()

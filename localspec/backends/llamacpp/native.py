@@ -145,8 +145,9 @@ class Native:
 def _log_to(path: Path) -> None:
     if str(path.absolute()) in (getattr(handler, "baseFilename", None) for handler in log.handlers):
         return
+    if not path.parent.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no folder {path.parent}", hint="Make it first.")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
         raise UsageError(

@@ -101,9 +101,13 @@ class Chat:
         self.attachments: list[Attachment] = []
         self.totals = Totals()
         self.last: Finished | None = None
+        self.seed: int | None = None  # the last answer's
         self.types: tuple[str, ...] | None = None
         self._left_out = 0
         self._again = 0
+        self.unanswered: tuple[str, int, tuple[Attachment, ...]] | None = (
+            None  # the last question, if it brought nothing
+        )
         self._noticed: set[str] = set()
         self._remarks = Remarks()
         self._reasoning: tuple[object, Reasoning] | None = None
@@ -133,11 +137,11 @@ class Chat:
         return self._start(question, replacing, tuple(self.attachments))
 
     def regenerate(self) -> Turn:
-        """Asks the last question again. A fixed seed moves on by one, or the same text would come.
-
-        Raises:
-            UsageError: nothing was asked yet.
+        """Asks the last question again. After an answer a fixed seed moves on by one, or the same text would come.
+        Raises `UsageError` if nothing was asked yet.
         """
+        if self.unanswered is not None:
+            return self._start(*self.unanswered)
         question = self.conversation.last_question()
         if question is None:
             raise UsageError("nothing was asked yet", hint="Write a message first.")
@@ -178,11 +182,12 @@ class Chat:
                 yield from answer.take(event)
         finally:
             self._handle = None
+            self.unanswered = None if answer.worth_keeping else (question, replacing, sent)
             if answer.worth_keeping:
                 self._keep(question, answer, replacing)
                 self.attachments = [one for one in self.attachments if one not in sent]
             if answer.finished is not None and (answer.finished.ids or answer.finished.reason != "cancelled"):
-                self.last = answer.finished
+                self.last, self.seed = answer.finished, answer.seed
                 self.totals = self.totals.plus(answer.finished)
 
     def _notices(self, messages: Sequence[Message]) -> list[str]:
@@ -268,6 +273,7 @@ class Chat:
         questions: list[str] = []
         while len(questions) < most and (removed := self.conversation.undo()):
             questions.insert(0, removed[0].content)
+        self.unanswered = None
         self._left_out = self._again = 0
         return questions
 
@@ -280,6 +286,7 @@ class Chat:
         self.conversation = conversation
         self.attachments.clear()
         self._noticed.clear()
+        self.unanswered = None
         self._left_out = self._again = 0
 
     def engine_changed(self) -> None:
@@ -345,6 +352,7 @@ class _Answer:
         self.text = ""
         self.thinking = ""
         self.finished: Finished | None = None
+        self.seed: int | None = None
         self._splitter = splitter
         self._hides = hides
 
@@ -364,6 +372,8 @@ class _Answer:
             return
         if isinstance(event, Finished | Failed):
             yield from self._pieces(self._splitter.finish())
+        if isinstance(event, Started):
+            self.seed = event.seed
         if isinstance(event, Finished):
             self.finished = event
         yield event

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal
 
+from localspec.cli.layout import columns, flow, table
 from localspec.cli.repl import engine_commands as engine
+from localspec.cli.repl import settings
 from localspec.cli.repl import talk_commands as talk
 from localspec.cli.repl.front import Front
 from localspec.cli.repl.keys import INTRODUCTION, KEYS, KEYS_IN_BRIEF, REST
-from localspec.cli.repl.layout import columns, flow, table
 from localspec.errors import UsageError
-from localspec.options.suggest import did_you_mean
+from localspec.options import Option
+from localspec.options.suggest import closest
 
 #: The topic of /help that is no command.
 ABOUT_KEYS = "keys"
@@ -52,12 +54,16 @@ class Group:
 def _help(front: Front, argument: str) -> None:
     topic, width = argument.removeprefix("/"), columns()
     group = next((one for one in GROUPS if one.name == topic), None)
+    setting = settings.named(topic, settings.settable(front.chat.values))
     if not topic:
         lines = _overview(width)
     elif topic == ABOUT_KEYS:
         lines = table(KEYS, width, left=LEFT)
     elif group is not None:
         lines = table(((one.usage, one.help) for one in group.commands), width, left=LEFT)
+    elif setting is not None and topic not in names():
+        now = settings.shown(front.chat.values[setting.name])
+        lines = wrap(f"{setting.word} is a setting, now {now}; /set {setting.word} VALUE. {setting.help}", width)
     else:
         lines = wrap(_explained(find(topic)), width)
     front.say("\n".join(lines))
@@ -73,7 +79,7 @@ def _overview(width: int) -> list[str]:
     rows = {group.name: [f"/{one.name} {one.brief}" for one in group.commands] for group in GROUPS}
     rows[ABOUT_KEYS] = [*KEYS_IN_BRIEF]
     lines = [line for name, parts in rows.items() for line in flow(f"{name:<10}", parts, width)]
-    return [*lines, *wrap("/help and one of these names says more: /help undo, /help files, /help keys", width)]
+    return [*lines, *wrap("/help undo, /help files or /help keys says more of it", width)]
 
 
 TALK = (
@@ -171,7 +177,8 @@ MODELS = (
         "spec",
         "[on|off|auto|fixed|type LIST|KEY VALUE]",
         "what is guessed ahead",
-        "Shows or changes what is guessed ahead, and how much.",
+        "Shows or changes what is guessed ahead, and how much. KEY is one of"
+        f" {', '.join(engine.SPEC_KEYS)}; for example /spec n-max 5.",
         engine.spec,
         completes="spec",
     ),
@@ -229,19 +236,24 @@ def topics() -> list[str]:
     return [*names(), *(group.name for group in GROUPS), ABOUT_KEYS]
 
 
-def find(name: str) -> Command:
+def find(name: str, argument: str = "", options: Iterable[Option] = ()) -> Command:
     """The command of this name or alias.
 
     Raises:
-        UsageError: there is none; with the closest names, and how to send such a message after all.
+        UsageError: there is none, and how to send such a message after all; with the closest name, or how to set the
+            option that is called so.
     """
     for command in COMMANDS:
         if name in (command.name, *command.aliases):
             return command
-    guess = did_you_mean(f"/{name}", [f"/{one}" for one in names()]) or "/help lists the commands. "
-    raise UsageError(
-        f"there is no command /{name:.40}", hint=f"{guess}A message that begins so is written //{name:.40}"
-    )
+    message = f"A message that begins so is written //{name:.40}"
+    if (setting := settings.named(name, options)) is not None:
+        example = f"/set {setting.word} {argument or 'VALUE':.40}"
+        raise UsageError(f"there is no command /{name:.40}: it is a setting", hint=f"Use {example}. {message}")
+    # Names are short: a stricter bound than elsewhere, or half of the letters would do.
+    best = closest(name, names(), alike=0.7)
+    guess = f"Did you mean /{best}?" if best else "/help lists the commands."
+    raise UsageError(f"there is no command /{name:.40}", hint=f"{guess} {message}")
 
 
 def reference() -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from localspec.cli.repl import commands, settings
 from localspec.cli.repl.chat import Chat
+from localspec.cli.repl.engine_commands import MODES, SPEC_KEYS
 from localspec.errors import UsageError
 from localspec.hub.shelf import DEMO
 
 MOST = 200
-SPEC_WORDS = ("on", "off", "auto", "fixed", "type", "depth", "width", "nodes", "p-min", "accept")
+SPEC_WORDS = ("on", *MODES, "type", *SPEC_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ def _of(typed: str, words: Iterable[str], notes: dict[str, str] | None = None) -
 
 
 def _settings(argument: str, chat: Chat) -> list[Completion]:
-    options = {one.word: one for one in settings.settable(chat.values)}
+    often_first = sorted(settings.settable(chat.values), key=lambda one: one.group not in settings.OFTEN)
+    options = {one.word: one for one in often_first}
     name, space, value = argument.partition(" ")
     if not space:
         return _of(name, options, {key: settings.shown(chat.values[one.name]) for key, one in options.items()})

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from localspec.cli.layout import columns, table
 from localspec.cli.repl import settings
 from localspec.cli.repl.chat import Chat
 from localspec.cli.repl.front import Front
-from localspec.cli.repl.layout import columns, table
 from localspec.cli.repl.standing import DRAFT_MODEL, guessers
 from localspec.cli.repl.totals import statistics
 from localspec.errors import UsageError
@@ -20,8 +20,10 @@ from localspec.options.tables.groups import SPEC
 
 #: Ways to name an option of speculation that leave out what all of them begin with.
 PREFIXES = ("", "spec-", "spec-draft-", "spec-tree-")
-SHORT = {"depth": "spec-draft-n-max"}
+#: The names that are shown for those that every drafter has.
+SPEC_KEYS = ("n-max", "n-min", "p-min", "tree-nodes", "tree-width", "accept")
 MODES = ("auto", "fixed", "off")
+LONGEST_PATH = 40  # characters
 LEFT = 14  # columns of a drafter's name
 
 
@@ -33,7 +35,15 @@ def set_(front: Front, argument: str) -> None:
         front.say(settings.change(front.chat, name, text.strip()))
         return
     option = settings.find(name, settings.settable(front.chat.values))
-    front.say(f"{option.word} = {settings.shown(front.chat.values[option.name])} ({option.help})")
+    now = settings.shown(front.chat.values[option.name]) + _drawn(front.chat, option)
+    front.say(f"{option.word} = {now} ({option.help})")
+
+
+def _drawn(chat: Chat, option: Option) -> str:
+    """What a seed that is left to chance became."""
+    if option.name != "seed" or chat.values["seed"] != -1:
+        return ""
+    return " (random)" if chat.seed is None else f" (random; the last answer used {chat.seed})"
 
 
 def params(front: Front, argument: str) -> None:
@@ -42,7 +52,7 @@ def params(front: Front, argument: str) -> None:
 
 def stats(front: Front, argument: str) -> None:
     chat = front.chat
-    front.say(statistics(chat.last, chat.totals, chat.standings(), columns()))
+    front.say(statistics(chat.last, chat.seed, chat.totals, chat.standings(), columns()))
 
 
 def spec(front: Front, argument: str) -> None:
@@ -53,11 +63,13 @@ def spec(front: Front, argument: str) -> None:
     elif name == "type" and text.strip():
         _set_types(chat, text.strip())
     elif name and text.strip():
-        front.say(settings.change(chat, _spec_option(name).word, text.strip()))
+        option = _spec_option(name)
+        key = option.word.removeprefix("spec-").removeprefix("draft-")
+        front.say(settings.change_option(chat, option, text.strip(), called=key))
         return
     elif name:
         raise UsageError(
-            f"/spec {name:.40} is not known or not complete", hint="Use /spec auto, fixed, off or depth 5."
+            f"/spec {name:.40} is not known or not complete", hint="Use /spec auto, fixed, off or n-max 5."
         )
     front.say("\n".join([_speculation(chat), *table(chat.standings(), columns(), left=LEFT, indent=2)]))
 
@@ -76,10 +88,10 @@ def _speculation(chat: Chat) -> str:
     if not chat.drafters:
         return "nothing is loaded that guesses: /spec type suffix, or /draft FILE"
     if asked.depth == 0:
-        return "speculation is off: its depth is 0; /spec depth 3 turns it on"
+        return "speculation is off: n-max is 0; /spec n-max 3 turns it on"
     return (
-        f"speculation is {asked.mode}: {', '.join(chat.drafters)} · depth {asked.depth} · width {asked.width}"
-        f" · nodes {asked.nodes} · p-min {asked.p_min:g} · accept {asked.accept}"
+        f"speculation is {asked.mode}: {', '.join(chat.drafters)} · n-max {asked.depth} · n-min {asked.min_depth}"
+        f" · p-min {asked.p_min:g} · tree-nodes {asked.nodes} · tree-width {asked.width} · accept {asked.accept}"
     )
 
 
@@ -96,9 +108,9 @@ def _set_types(chat: Chat, text: str) -> None:
 def _spec_option(name: str) -> Option:
     options = {one.word: one for one in GENERATION_OPTIONS if one.group == SPEC}
     for prefix in PREFIXES:
-        if (option := options.get(prefix + SHORT.get(name, name).lstrip("-").replace("_", "-"))) is not None:
+        if (option := options.get(prefix + name.lstrip("-").replace("_", "-"))) is not None:
             return option
-    return settings.find(name, options.values())
+    raise UsageError(f"/spec has no {name:.40}", hint=f"There are {', '.join(SPEC_KEYS)}.")
 
 
 def think(front: Front, argument: str) -> None:
@@ -116,8 +128,8 @@ def model(front: Front, argument: str) -> None:
     if argument:
         changes = {"model": _path(argument), **_gone(front.chat.values, "hf_repo", "hf_file")}
         settings.apply(front.chat, changes)
-    info = front.chat.engine.info
-    front.say(f"model {info.target} · context {info.n_ctx} · {info.backend} · guesses from {_drafters(front.chat)}")
+    info, drafters = front.chat.engine.info, _drafters(front.chat)
+    front.say(f"model {_short(info.target)} · context {info.n_ctx} · {info.backend} · guesses from {drafters}")
 
 
 def draft(front: Front, argument: str) -> None:
@@ -128,7 +140,7 @@ def draft(front: Front, argument: str) -> None:
         types = _types_with(chat.values["spec_type"], draft=argument != "off")
         changes |= {"spec_type": types, "spec": chat.values["spec"] if argument == "off" else _mode_on(chat)}
         settings.apply(chat, changes)
-    front.say(f"draft model: {chat.engine.info.draft or 'none'} · guesses from {_drafters(chat)}")
+    front.say(f"draft model: {_short(chat.engine.info.draft or 'none')} · guesses from {_drafters(chat)}")
 
 
 def _types_with(types: str | None, *, draft: bool) -> str | None:
@@ -148,6 +160,13 @@ def _path(name: str) -> str:
     path = os.path.expanduser(name.strip("\"'"))
     known = path == DEMO or (is_repo(path.partition(":")[0]) and not path.lower().endswith(".gguf"))
     return str(located(path)) if known and not os.path.exists(path) else path
+
+
+def _short(path: str) -> str:
+    """A path for one line; /params has it whole."""
+    home = os.path.expanduser("~")
+    near = path.replace(home, "~", 1) if path.startswith(home + os.sep) else path
+    return near if len(near) <= LONGEST_PATH else os.path.basename(path)
 
 
 def _gone(values: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 
 from localspec.cli.diagnostics import fail
-from localspec.cli.session import engine_for, model_files
+from localspec.cli.session import Progress, engine_for, model_files
 from localspec.errors import LocalspecError, ModelError
 from localspec.host import HostedEngine
 from localspec.options import Values
@@ -15,12 +16,16 @@ from localspec.options import Values
 class LoadedEngines:
     """Holds one engine at a time: two large models may not fit side by side.
 
+    Args:
+        progress: shows how loading goes.
+
     Raises:
         LocalspecError: as `localspec.load`.
         ModelError: the model is no chat model.
     """
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, progress: Progress) -> None:
+        self._progress = progress
         self._stack = ExitStack()
         self._values = values
         self._engine = self._open(values)
@@ -40,7 +45,7 @@ class LoadedEngines:
         self._values = values
 
     def revive(self) -> None:
-        self._engine.restart()
+        self._restart()
 
     def __enter__(self) -> LoadedEngines:
         return self
@@ -51,7 +56,7 @@ class LoadedEngines:
         self._stack.close()
 
     def _open(self, values: Values) -> HostedEngine:
-        engine = self._stack.enter_context(engine_for(values))
+        engine = self._stack.enter_context(engine_for(values, self._progress))
         if not engine.info.has_template:
             self._stack.close()
             raise ModelError(
@@ -64,6 +69,11 @@ class LoadedEngines:
         """The engine as it was. If even that fails, the next message tries again (`revive`)."""
         self._stack.callback(self._engine.close)
         try:
-            self._engine.restart()
+            self._restart()
         except LocalspecError as error:
             fail(error.message, error.hint)
+
+    def _restart(self) -> None:
+        info = self._engine.info
+        with self._progress.loading(Path(info.target), Path(info.draft) if info.draft else None):
+            self._engine.restart()

@@ -18,12 +18,10 @@ KEYS: tuple[tuple[str, str], ...] = (
 KEYS_IN_BRIEF = (
     "enter sends",
     "alt-enter a new line",
-    '""" many lines',
     "ctrl-c stops",
     "ctrl-d leaves",
-    "ctrl-g the editor",
     "tab completes",
-    "up earlier messages",
+    "up earlier ones",
 )
 
 INTRODUCTION = """\

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from types import FrameType
 
-from localspec.cli.diagnostics import Ending, fail, note, printable, say
-from localspec.cli.repl import commands
+from localspec.cli.diagnostics import Ending, fail, note, printable, say, tell
+from localspec.cli.repl import commands, settings
 from localspec.cli.repl.chat import Chat, Turn, TurnEvent
 from localspec.cli.repl.front import Leave, LineCleared, Terminal
 from localspec.cli.repl.view import View
@@ -91,7 +91,7 @@ class Repl:
         return self.turn(self.chat.ask(message)) if message.strip() else ExitCode.OK
 
     def say(self, text: str) -> None:
-        say(printable(text, keep="\n\t"))
+        tell(printable(text, keep="\n\t"))
 
     def turn(self, events: Turn) -> ExitCode:
         """Shows an answer while it comes. ctrl-c stops it, and stays harmless until it has stopped; a second one
@@ -129,7 +129,11 @@ class Repl:
         name, _, argument = line[1:].partition(" ")
         if "\n" in name:
             name, _, argument = line[1:].partition("\n")
-        commands.find(name.strip()).run(self, argument.strip())
+        name, argument = name.strip(), argument.strip()
+        command = commands.find(name, argument, settings.settable(self.chat.values))
+        if argument and not command.args:
+            raise UsageError(f"/{name} takes nothing after it", hint=f"Write /{name} alone.")
+        command.run(self, argument)
 
     def _revive(self) -> None:
         try:

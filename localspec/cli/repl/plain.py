@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from localspec.cli.diagnostics import fail, note, printable, say
 from localspec.cli.output import Output
 from localspec.cli.repl.front import LineCleared
 from localspec.cli.repl.history import History
-from localspec.cli.repl.typeahead import controls_are_shown, forget, waiting
+from localspec.cli.repl.keyboard import Keyboard
+from localspec.cli.repl.typeahead import controls_are_shown
 
 QUOTES = '"""'
 PROMPT, MORE = "> ", ". "
@@ -17,15 +16,20 @@ PROMPT, MORE = "> ", ". "
 class PlainTerminal:
     """Reads standard input as it comes; the prompt goes to the terminal and never into a file of answers."""
 
-    def __init__(self, output: Output, history: History, *, multiline: bool) -> None:
+    def __init__(self, output: Output, keyboard: Keyboard, history: History, *, multiline: bool) -> None:
         self.multiline = multiline
         self._output = output
+        self._keyboard = keyboard
         self._history = history
         self._lines: list[str] = []  # typed since the message began
 
     def read(self, default: str = "") -> str | None:
         if default:
             say(f"{printable(default, keep=chr(10))}\n(write it anew; an empty line changes nothing)")
+        with self._keyboard.rests():
+            return self._read()
+
+    def _read(self) -> str | None:
         self._lines = []
         first = self._line(PROMPT)
         if first is None:
@@ -42,8 +46,9 @@ class PlainTerminal:
         return text
 
     def withdraw(self) -> None:
-        lines = waiting().count(b"\n")
-        forget()
+        with self._keyboard.rests():
+            lines = self._keyboard.take().count(b"\n")
+            self._keyboard.forget()
         if lines:
             note(f"what was typed in the meantime is not sent: {lines} line{'' if lines == 1 else 's'}")
 
@@ -97,9 +102,9 @@ class PlainTerminal:
             try:
                 with controls_are_shown():
                     self._show(prompt)
-                    raw = sys.stdin.buffer.readline()
+                    raw = self._keyboard.readline()
             except KeyboardInterrupt:
-                forget()
+                self._keyboard.forget()
                 say("")
                 raise
             if not raw:

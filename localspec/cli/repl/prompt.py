@@ -24,8 +24,10 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.history import History as Past
-from prompt_toolkit.input.typeahead import get_typeahead
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -35,8 +37,9 @@ from localspec.cli.output import Output
 from localspec.cli.repl.completion import Completion
 from localspec.cli.repl.front import LineCleared
 from localspec.cli.repl.history import History
+from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.plain import PROMPT, QUOTES
-from localspec.cli.repl.typeahead import draft, waiting
+from localspec.cli.repl.typeahead import draft, mark_pastes
 
 #: Where prompt_toolkit looks for an editor if the environment names none.
 EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
@@ -51,14 +54,16 @@ class PromptTerminal:
 
     Args:
         output: standard output; the clipboard is reached through it if it is a terminal.
-        stream: the terminal that the prompt is drawn on.
+        screen: the terminal that the prompt is drawn on.
+        keyboard: what keeps the keys between prompts.
         complete: what tab offers for the text before the cursor.
     """
 
     def __init__(
         self,
         output: Output,
-        stream: TextIO,
+        screen: TextIO,
+        keyboard: Keyboard,
         history: History,
         complete: Callable[[str], list[Completion]],
         *,
@@ -66,6 +71,9 @@ class PromptTerminal:
     ) -> None:
         self.multiline = multiline
         self._output = output
+        self._screen = screen
+        self._keyboard = keyboard
+        self._keys = _Keys(keyboard)
         self._quoted = False
         self._draft = ""
         self._session: PromptSession[str] = PromptSession(
@@ -79,7 +87,8 @@ class PromptTerminal:
             enable_suspend=True,
             tempfile_suffix=".md",
             key_bindings=self._bindings(),
-            output=_screen(stream),
+            input=self._keys,
+            output=_drawn_on(screen),
             color_depth=ColorDepth.DEPTH_1_BIT,
         )
 
@@ -87,6 +96,14 @@ class PromptTerminal:
         if self._draft:
             note("what was typed in the meantime is not sent: it waits at the prompt")
         default, self._draft = default or self._draft, ""
+        with self._keyboard.rests():
+            store_typeahead(self._keys, self._keys.kept())
+            try:
+                return self._read(default)
+            finally:
+                mark_pastes(self._screen, on=True)  # the prompt has switched it off
+
+    def _read(self, default: str) -> str | None:
         while True:
             self._quoted = False
             try:
@@ -105,8 +122,9 @@ class PromptTerminal:
             return text
 
     def withdraw(self) -> None:
-        read_ahead = "".join(key.data for key in get_typeahead(self._session.input))
-        self._draft = draft(read_ahead + waiting().decode(errors="ignore"))
+        with self._keyboard.rests():
+            keys = [*get_typeahead(self._keys), *self._keys.kept()]
+        self._draft = draft("".join(key.data for key in keys))
 
     def copy(self, text: str) -> bool:
         if not self._output.terminal:
@@ -184,6 +202,31 @@ class PromptTerminal:
         return self._quoted and not text.removeprefix(QUOTES).rstrip().endswith(QUOTES)
 
 
+class _Keys(Vt100Input):
+    """Standard input, and what the keyboard read of it. A paste that is not all there goes on where it stopped."""
+
+    def __init__(self, keyboard: Keyboard) -> None:
+        super().__init__(sys.stdin)
+        self._keyboard = keyboard
+        self._reader = self.stdin_reader = _Reader(self.fileno(), encoding=sys.stdin.encoding)
+
+    def kept(self) -> list[KeyPress]:
+        """Keys pressed since the last prompt. The end of a paste that still comes is none yet."""
+        self._reader.first = first = self._keyboard.take()
+        keys = self.read_keys()
+        return keys + self.flush_keys() if first.endswith(b"\x1b") else keys
+
+
+class _Reader(PosixStdinReader):
+    """Reads ``first`` before the terminal."""
+
+    first = b""
+
+    def read(self, count: int = 1024) -> str:
+        first, self.first = self.first, b""
+        return self._stdin_decoder.decode(first) + super().read(count)
+
+
 @contextmanager
 def _ended_by_signals(app: Application[str]) -> Iterator[Callable[[], None]]:
     """SIGTERM and SIGHUP end the prompt, keep what was typed, and then do what they do elsewhere. Raised in the middle
@@ -215,7 +258,7 @@ def _ended_by_signals(app: Application[str]) -> Iterator[Callable[[], None]]:
             os.kill(os.getpid(), came)
 
 
-def _screen(stream: TextIO) -> Vt100_Output:
+def _drawn_on(stream: TextIO) -> Vt100_Output:
     """A terminal that is never asked where its cursor is: an answer that comes late would look like typed text."""
 
     def size() -> Size:
@@ -258,11 +301,3 @@ class _Completer(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Offer]:
         for one in self._complete(document.text_before_cursor):
             yield Offer(one.text, start_position=-one.replaces, display_meta=one.note)
-
-
-def stream_for_prompt() -> TextIO | None:
-    """The terminal to draw on: standard output, or standard error where answers go to a file."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and stream.isatty():
-            return stream
-    return None

@@ -29,6 +29,8 @@ ELSEWHERE = {
     "spec_type": "/spec type LIST",
     "reasoning": "/think on or off",
 }
+#: What is listed even where it was not changed, saved with a conversation, and offered first.
+OFTEN = (SAMPLING, SPEC, TEXT)
 #: Where a model comes from; all else that an engine is made of is in its `EngineOptions`.
 MODELS = ("model", "hf_repo", "hf_file", "model_draft", "hf_repo_draft", "hf_file_draft")
 
@@ -42,25 +44,31 @@ def settable(values: Values) -> tuple[Option, ...]:
     )
 
 
+def named(name: str, options: Iterable[Option]) -> Option | None:
+    """The option that `find` finds, if there is one."""
+    known: dict[str, Option] = {}
+    for option in options:
+        for flag in (*option.flags, *option.aliases, *option.former, option.name):
+            known.setdefault(_plain(flag), option)
+    return known.get(_plain(name))
+
+
 def find(name: str, options: Iterable[Option]) -> Option:
     """The option of this name: any spelling of its flag, with or without dashes in front, underscores for dashes.
 
     Raises:
         UsageError: there is none; with the closest name.
     """
-    known: dict[str, Option] = {}
-    for option in options:
-        for flag in (*option.flags, *option.aliases, *option.former, option.name):
-            known.setdefault(_plain(flag), option)
-    wanted = _plain(name)
-    if wanted in known:
-        return known[wanted]
+    options = tuple(options)
+    if (known := named(name, options)) is not None:
+        return known
     for option in GENERATION_OPTIONS:
-        if option.name in ELSEWHERE and wanted in {_plain(flag) for flag in (*option.flags, option.name)}:
+        if option.name in ELSEWHERE and _plain(name) in {_plain(flag) for flag in (*option.flags, option.name)}:
             raise UsageError(f"{option.word} is not changed by /set", hint=f"Use {ELSEWHERE[option.name]}.")
-    words = [option.word for option in known.values()]
+    words = [option.word for option in options]
     raise UsageError(
-        f"there is no setting {one_line(name):.40}", hint=f"{did_you_mean(wanted, words)}/params lists the settings."
+        f"there is no setting {one_line(name):.40}",
+        hint=f"{did_you_mean(_plain(name), words)}/params lists the settings.",
     )
 
 
@@ -114,12 +122,16 @@ def change(chat: Chat, name: str, text: str) -> str:
     Raises:
         LocalspecError: the value is not possible, or the engine cannot be loaded with it; all is as before.
     """
-    option = find(name, settable(chat.values))
+    return change_option(chat, find(name, settable(chat.values)), text)
+
+
+def change_option(chat: Chat, option: Option, text: str, *, called: str | None = None) -> str:
+    """As `change`; ``called`` is the name to show instead of the flag's."""
     value = chat.given[option.name] if text == DEFAULT else parse(option, text)
     options = settable(chat.values)
     before = ignored(options, chat.values)
     loaded = apply(chat, {option.name: value})
-    line = f"{option.word} = {shown(value)}" + (", and the engine was loaded anew" if loaded else "")
+    line = f"{called or option.word} = {shown(value)}" + (", and the engine was loaded anew" if loaded else "")
     return "\n".join([line, *(note for note in ignored(options, chat.values) if note not in before)])
 
 
@@ -145,11 +157,13 @@ def _engine(values: Values) -> tuple[list[Any], EngineOptions]:
 
 
 def listed(chat: Chat) -> str:
-    """All settings, those that were changed marked with a star; what only loading needs is left out unless changed."""
-    rows = []
+    """The models' files, and all settings, those that were changed marked with a star; what only loading needs is left
+    out unless changed."""
+    info = chat.engine.info
+    rows = [("  model", info.target), ("  draft model", info.draft or "none")]
     for option in settable(chat.values):
         value, changed = chat.values[option.name], chat.values[option.name] != option.default
-        if changed or option.group in (SAMPLING, SPEC, TEXT):
+        if changed or option.group in OFTEN:
             rows.append((f"{'*' if changed else ' '} {option.word}", shown(value)))
     width = max(len(name) for name, _ in rows)
     return "\n".join([*(f"{name:<{width}}  {value}" for name, value in rows), "* differs from the default"])
@@ -160,7 +174,7 @@ def differing(chat: Chat) -> dict[str, Any]:
     return {
         option.word: shown(chat.values[option.name])
         for option in settable(chat.values)
-        if option.group in (SAMPLING, SPEC, TEXT) and chat.values[option.name] != option.default
+        if option.group in OFTEN and chat.values[option.name] != option.default
     }
 
 
@@ -170,7 +184,7 @@ def taken_over(chat: Chat, saved: Values) -> list[str]:
     lost: list[str] = []
     changes: dict[str, Any] = {}
     words: dict[str, str] = {}
-    safe = [option for option in settable(chat.values) if option.group in (SAMPLING, SPEC, TEXT)]
+    safe = [option for option in settable(chat.values) if option.group in OFTEN]
     for name, text in saved.items():
         try:
             option = find(name, safe)

@@ -22,8 +22,9 @@ def leave(front: Front, argument: str) -> None:
 
 
 def regenerate(front: Front, argument: str) -> None:
+    answered = front.chat.unanswered is None
     events = front.chat.regenerate()
-    if front.chat.values["temp"] <= 0:
+    if answered and front.chat.values["temp"] <= 0:
         front.say("at temperature 0 the same answer comes again")
     front.turn(events)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from localspec.cli.repl.layout import flow, table
+from localspec.cli.layout import flow, table
 from localspec.report import speed
 from localspec.types import Finished, SourceStats, SpecStats
 
@@ -43,13 +43,16 @@ class Totals:
         return self.timed_tokens / self.predicted_s if self.predicted_s > 0 else None
 
 
-def statistics(last: Finished | None, totals: Totals, standings: Sequence[tuple[str, str]], width: int) -> str:
-    """What /stats shows: the last answer, the session, and how each drafter stands."""
+def statistics(
+    last: Finished | None, seed: int | None, totals: Totals, standings: Sequence[tuple[str, str]], width: int
+) -> str:
+    """What /stats shows: the last answer and its seed, the session, and how each drafter stands."""
     drafters = ["drafters", *table(standings, width, left=16, indent=2)] if standings else []
     if last is None:
         return "\n".join(["nothing was answered yet", *drafters])
     timings = last.timings
     answer = [f"{len(last.ids)} tok", *_speed(timings.tokens_per_second), f"first after {timings.ttft_s:.2f} s"]
+    answer += [] if seed is None else [f"seed {seed}"]
     prompt = _prompt(timings.prompt_n, timings.cache_n, timings.prompt_s)
     parts = ["last answer", *_rows(answer, prompt, last.stats, width)]
     if totals.answers > 1:

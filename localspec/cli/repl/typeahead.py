@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import select
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+from localspec.cli.repl.keyboard import Keyboard
 
 #: A key that is more than a character: escape sequences of arrows, function keys, a bracketed paste.
 _KEYS = re.compile(r"\x1b(\[[0-9;?<]*[ -/]*[@-~]|O.|.|$)", re.DOTALL)
@@ -16,28 +17,45 @@ _ERASES = "\x7f\b"
 
 
 @contextmanager
-def keys_are_kept(*, by_line: bool) -> Iterator[None]:
-    """While the terminal is ours, a ctrl-c throws away nothing that was typed, and leaves no ^C behind.
+def keys_are_kept(screen: TextIO | None) -> Iterator[Keyboard]:
+    """While the terminal is ours, a ctrl-c throws away nothing that was typed, and leaves no ^C behind; what is typed
+    or pasted between prompts is kept, and nothing of it is left to the shell.
 
     Between prompts the terminal neither echoes keys nor edits lines, so that they reach the next prompt as they were:
-    Enter stays Enter, and sends. The prompt and the editor set what they need and put this back. ``by_line``: there is
-    no such prompt; the terminal goes on to edit lines by itself.
+    Enter stays Enter, and sends. It marks what is pasted. The prompt and the editor set what they need and put this
+    back.
+
+    Args:
+        screen: where the prompt will be drawn; ``None``: there is no such prompt, and the terminal goes on to edit
+            lines by itself.
     """
     line = _terminal()
     if line is None:
-        yield
+        yield Keyboard(None)
         return
     before = termios.tcgetattr(line)
     ours = termios.tcgetattr(line)
     ours[3] = ours[3] & ~termios.ECHOCTL | termios.NOFLSH
-    if not by_line:
+    if screen is not None:
         ours[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR)
         ours[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(line, termios.TCSADRAIN, ours)
+    mark_pastes(screen, on=True)
+    keyboard = Keyboard(line)
     try:
-        yield
+        yield keyboard
     finally:
+        mark_pastes(screen, on=False)
+        keyboard.close()
         termios.tcsetattr(line, termios.TCSADRAIN, before)
+
+
+def mark_pastes(screen: TextIO | None, *, on: bool) -> None:
+    """Asks the terminal for marks around what is pasted, or for none."""
+    if screen is not None:
+        with suppress(OSError, ValueError):  # it may be gone
+            screen.write(f"\x1b[?2004{'h' if on else 'l'}")
+            screen.flush()
 
 
 @contextmanager
@@ -55,25 +73,6 @@ def controls_are_shown() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(line, termios.TCSADRAIN, before)
-
-
-def waiting() -> bytes:
-    """What was typed and not read, taken away; of a terminal that edits lines, the whole lines."""
-    line = _terminal()
-    typed = b""
-    while line is not None and select.select([line], [], [], 0)[0]:
-        more = os.read(line, 65536)
-        if not more:
-            break
-        typed += more
-    return typed
-
-
-def forget() -> None:
-    """What was typed and not read is given up, half a line too."""
-    line = _terminal()
-    if line is not None:
-        termios.tcflush(line, termios.TCIFLUSH)
 
 
 def _terminal() -> int | None:

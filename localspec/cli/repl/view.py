@@ -6,12 +6,13 @@ import sys
 from collections.abc import Sequence
 
 from localspec.cli.diagnostics import dim, fail, has_colour, note, say
+from localspec.cli.layout import at_terminal, columns, flow
 from localspec.cli.output import Output
 from localspec.cli.pieces import Pieces
 from localspec.cli.repl.chat import LeftOut, TurnEvent
 from localspec.cli.session import Progress
 from localspec.options import Values
-from localspec.report import status_line
+from localspec.report import status_parts
 from localspec.text.thinking import Piece
 from localspec.types import Failed, Finished, Notice, Prefill
 
@@ -24,21 +25,19 @@ class View:
         wish = "off" if plain else values["color"]
         self._pieces = Pieces(output, colour=has_colour(sys.stdout, wish))
         self._colour_err = has_colour(sys.stderr, wish)
-        self._progress = Progress() if not plain and sys.stderr is not None and sys.stderr.isatty() else None
-        self._reading = False
+        self._progress = Progress(shows=not plain)
         self._answering = False
         self._held: list[str] = []  # notices that wait for the end of the answer's text
 
     def show(self, event: TurnEvent) -> None:
         """One event but the last."""
-        if not isinstance(event, Prefill):
-            self._end_progress()
+        if not isinstance(event, Prefill) or event.done >= event.total - 1:
+            self._progress.end()
         if isinstance(event, Piece):
             self._answering = True
             self._pieces.show(event)
-        elif isinstance(event, Prefill) and self._progress is not None:
-            self._reading = event.done < event.total - 1
-            self._progress.show("reading the prompt", event.done / max(event.total - 1, 1))
+        elif isinstance(event, Prefill) and event.done < event.total - 1:
+            self._progress.show("reading the prompt", event.done / (event.total - 1))
         elif isinstance(event, LeftOut):
             note(left_out(event))
         elif isinstance(event, Notice) and self._answering:
@@ -48,24 +47,19 @@ class View:
 
     def finish(self, last: Finished | Failed | None, *, limit: int, guesses: bool, alone: Sequence[str] = ()) -> None:
         """The end of an answer; ``None``: it broke off. ``alone``: drafters that are not asked."""
-        self._end_progress()
+        self._progress.end()
         self._pieces.end(line=True)
         self._answering = False
         while self._held:
             note(self._held.pop(0))
         if isinstance(last, Finished) and last.reason == "cancelled" and not last.ids:
-            note("stopped before the answer began: the question is left out (arrow up brings it back)")
+            note("stopped before the answer began: the question is left out (/regen asks it after all)")
         elif isinstance(last, Finished) and self._timings:
-            line = status_line(last, limit=limit, guesses=guesses, alone=alone)
-            say(dim(line, on=self._colour_err))
+            parts = status_parts(last, limit=limit, guesses=guesses, alone=alone)
+            lines = flow("", parts, columns()) if at_terminal() else [" · ".join(parts)]
+            say(dim("\n".join(lines), on=self._colour_err))
         elif isinstance(last, Failed):
             fail(last.message, last.hint)
-
-    def _end_progress(self) -> None:
-        """Wipes the line, if reading ended before its end."""
-        if self._reading and self._progress is not None:
-            self._progress.show("reading the prompt", 1.0)
-            self._reading = False
 
 
 def left_out(event: LeftOut) -> str:

@@ -6,8 +6,24 @@ from localspec.options.option import Option
 from localspec.options.tables.groups import CHAT
 
 CHAT_TEMPLATE_OPTIONS = (
-    Option("system", ("-sys", "--system-prompt"), str, None, "System message.", CHAT, "TEXT"),
-    Option("system_file", ("-sysf", "--system-prompt-file"), str, None, "File with the system message.", CHAT, "FILE"),
+    Option(
+        "system",
+        ("-sys", "--system-prompt"),
+        str,
+        None,
+        "System message; implies -cnv.",
+        CHAT,
+        "TEXT",
+    ),
+    Option(
+        "system_file",
+        ("-sysf", "--system-prompt-file"),
+        str,
+        None,
+        "File with the system message; implies -cnv.",
+        CHAT,
+        "FILE",
+    ),
     Option(
         "chat_template",
         ("--chat-template",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.engine import Engine
 from localspec.errors import ModelError, ModelLoadError
 from localspec.loading import EngineOptions
-from tests.cli.factories import TEMPLATE
+from tests.cli.factories import TEMPLATE, Slow
 from tests.cli.factories import engine as slow
 from tests.cli.repl.support import Scripted
 
@@ -28,15 +29,19 @@ def find(path: Path) -> Path:
 
 def engine(options: EngineOptions, *, progress: Callable[[str, float], bool]) -> Engine:
     """``broken*`` does not load, ``base*`` has no template, ``thinks*`` thinks first, ``large*`` has room for long
-    messages; the others are slow."""
+    messages, and ``slow-large*`` too; all but ``large*`` and ``thinks*`` are slow, ``lazy*`` is so when it loads."""
     name = options.target.path.name
     if name.startswith("broken") or (options.draft and options.draft.path.name.startswith("broken")):
         raise ModelLoadError(f"{name} is damaged", hint="Download it again.")
     drafters = [NgramSimple(NgramOptions())]
     if name.startswith("thinks"):
         return Engine(Scripted(THINKING), drafters, template=ChatTemplate(TEMPLATE, origin="a test"))
-    if name.startswith("large"):
-        target = FakeTarget(FakeVocab(40), seed=5, spread=2.0, n_ctx=32768, rows=512)
+    if name.startswith("lazy"):
+        progress("target", 0.4)
+        time.sleep(1)
+    if name.startswith(("large", "slow-large", "lazy")):
+        kind = FakeTarget if name.startswith("large") else Slow
+        target = kind(FakeVocab(40), seed=5, spread=2.0, n_ctx=32768, rows=512)
         return Engine(target, drafters, template=ChatTemplate(TEMPLATE, origin="a test"))
     made = slow(options, progress=progress)
     made.info = replace(

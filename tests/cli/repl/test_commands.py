@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
-from localspec.cli.repl import commands, settings
+from localspec.cli.repl import commands, engine_commands, settings
 from localspec.cli.repl.chat import Chat
 from localspec.cli.repl.completion import completions
 from localspec.cli.repl.front import Leave, LineCleared
 from localspec.errors import EngineDied, ModelLoadError, UsageError
+from localspec.options import GENERATION_OPTIONS
+from localspec.options.tables.groups import SPEC
 from tests.cli.repl.support import chat, contents, engine, loads, messages, repl, run, typed
 
 Said = pytest.CaptureFixture[str]
@@ -42,12 +45,12 @@ def test_the_page_about_the_chat_is_fresh() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_help_fits_a_terminal_of_24_rows(capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_help_fits_a_terminal_of_20_rows(capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setattr(commands, "columns", lambda: width)
     said = take(chat(), capsys, "/help")
     assert all(f"/{command.name} {command.brief}" in said for command in commands.COMMANDS)
     assert max(map(len, said.splitlines())) <= width
-    assert len(said.splitlines()) <= 22
+    assert len(said.splitlines()) <= 18  # with the command above it and the prompt below
 
 
 def test_help_explains_a_command_a_group_and_the_keys(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,8 +307,8 @@ def test_set_says_what_does_nothing_any_more(capsys: Said) -> None:
         ("/set model x", "Use /model FILE."),
         ("/set hf-token x", "there is no setting"),
         ("/set", "needs the name of a setting"),
-        ("/spec bogus 1", "there is no setting"),
-        ("/spec depth", "not complete"),
+        ("/spec bogus 1", "There are n-max, n-min, p-min"),
+        ("/spec n-max", "not complete"),
         ("/think maybe", "is not possible"),
         ("/multiline maybe", "neither on nor off"),
         ("/edit x", "is not a positive number"),
@@ -348,7 +351,7 @@ def test_params_marks_what_differs(capsys: Said) -> None:
 def test_only_what_an_engine_is_made_of_loads_it_anew(capsys: Said) -> None:
     one = chat()
     take(one, capsys, "/set top-k 5")
-    take(one, capsys, "/spec depth 9")
+    take(one, capsys, "/spec n-max 9")
     assert loads(one).loads == []
     assert "loaded anew" in take(one, capsys, "/set ctx-size 300")
     assert [values["ctx_size"] for values in loads(one).loads] == [300]
@@ -369,20 +372,20 @@ def test_spec_off_and_on(capsys: Said) -> None:
     one = chat()
     assert "off from the next turn on" in take(one, capsys, "/spec off")
     assert "speculation off" in take(one, capsys, "abc")
-    assert "speculation is fixed: ngram-simple · depth 3" in take(one, capsys, "/spec on")
+    assert "speculation is fixed: ngram-simple · n-max 3" in take(one, capsys, "/spec on")
     assert "speculation off" not in take(one, capsys, "abc")
 
 
 def test_spec_has_the_modes_of_its_flag(capsys: Said) -> None:
     one = chat(spec="off")
-    assert "speculation is auto: ngram-simple · depth 16" in take(one, capsys, "/spec on")
+    assert "speculation is auto: ngram-simple · n-max 16" in take(one, capsys, "/spec on")
     assert "speculation is fixed" in take(one, capsys, "/spec fixed")
     assert one.request(()).spec.mode == "fixed"
 
 
 def test_spec_settings_have_short_names(capsys: Said) -> None:
     one = chat()
-    for line in ("/spec depth 7", "/spec width 2", "/spec nodes 9", "/spec p-min 0.25", "/spec accept ratio"):
+    for line in ("/spec n-max 7", "/spec tree-width 2", "/spec nodes 9", "/spec p-min 0.25", "/spec accept ratio"):
         take(one, capsys, line)
     spec = one.request(()).spec
     assert (spec.depth, spec.width, spec.nodes, spec.p_min, spec.accept) == (7, 2, 9, 0.25, "ratio")
@@ -431,6 +434,77 @@ def test_draft_models_come_and_go(capsys: Said, tmp_path: Path) -> None:
     assert (values["model_draft"], values["spec_type"]) == (f"{tmp_path}/small.gguf", "draft-simple,ngram-simple")
     take(one, capsys, "/draft off")
     assert (one.values["model_draft"], one.values["spec_type"]) == (None, "ngram-simple")
+
+
+def test_a_setting_is_no_command_and_is_explained(capsys: Said) -> None:
+    one = chat()
+    assert "it is a setting. Use /set temp 0.2. A message" in take(one, capsys, "/temp 0.2")
+    assert "Use /set predict VALUE." in take(one, capsys, "/n")
+    assert take(one, capsys, "/help temp").startswith("temp is a setting, now 0.0; /set temp VALUE. ")
+    assert take(one, capsys, "/help tokens").startswith("/tokens")
+
+
+@pytest.mark.parametrize(
+    ("typed", "guess"), [("frob", "/help lists"), ("stat", "/stats?"), ("undp", "/undo?"), ("modle", "/model?")]
+)
+def test_only_what_is_like_a_command_is_suggested(capsys: Said, typed: str, guess: str) -> None:
+    assert guess in take(chat(), capsys, f"/{typed}")
+
+
+def test_commands_that_take_nothing_refuse_more(capsys: Said) -> None:
+    assert "/exit takes nothing after it. Write /exit alone." in take(chat(), capsys, "/exit now")
+
+
+def test_the_keys_of_spec_are_named_and_work(capsys: Said) -> None:
+    one = chat()
+    said = take(one, capsys, "/help spec")
+    state = take(one, capsys, "/spec")
+    for key, value in zip(engine_commands.SPEC_KEYS, ("4", "1", "0.5", "9", "2", "ratio"), strict=True):
+        assert key in said
+        assert f" · {key} " in state
+        assert take(one, capsys, f"/spec {key} {value}").startswith(f"{key} = {value}")
+        assert key in [offer.text for offer in completions("/spec ", one)]
+    own = [one for one in GENERATION_OPTIONS if one.group == SPEC and "ngram" not in one.word and not one.is_file]
+    assert len(engine_commands.SPEC_KEYS) == len(own) - len(("spec", "spec-type"))
+
+
+def test_the_seed_that_was_drawn_can_be_asked_for(capsys: Said) -> None:
+    one = chat(seed=-1, temp=1.0)
+    assert "seed = -1 (random) (" in take(one, capsys, "/set seed")
+    take(one, capsys, "abc")
+    assert one.seed is not None
+    assert f" · seed {one.seed}\n" in take(one, capsys, "/stats")
+    assert f"seed = -1 (random; the last answer used {one.seed}) (" in take(one, capsys, "/set seed")
+    again = chat(seed=one.seed, temp=1.0)
+    take(again, capsys, "abc")
+    assert contents(again) == contents(one)
+
+
+def test_a_question_that_brought_nothing_can_be_asked_again(capsys: Said) -> None:
+    one = chat()
+    events = one.ask("abc")
+    next(events)
+    one.stop()
+    events.close()
+    assert contents(one) == []
+    take(one, capsys, "/regen")
+    assert contents(one)[:1] == ["abc"]
+    assert one.unanswered is None
+
+
+def test_long_paths_are_shortened_and_whole_in_the_list(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = chat()
+    path = f"/a/{'long/' * 20}m.gguf"
+    one.engine.info = replace(one.engine.info, target=path)  # type: ignore[misc]
+    assert take(one, capsys, "/model").startswith("model m.gguf ·")
+    assert f"  {path}\n" in take(one, capsys, "/params")
+    monkeypatch.setenv("HOME", "/a/b")
+    one.engine.info = replace(one.engine.info, target="/a/b/c/m.gguf")  # type: ignore[misc]
+    assert take(one, capsys, "/model").startswith("model ~/c/m.gguf ·")
+
+
+def test_what_is_often_set_is_offered_first() -> None:
+    assert next(iter(completions("/set te", chat()))).text == "temp"
 
 
 def test_stats(capsys: Said) -> None:

@@ -252,6 +252,23 @@ def test_pasted_colours_are_no_mouse(tmp_path: Path) -> None:
         assert terminal.end()[0] == 0
 
 
+def test_a_line_shows_how_loading_goes(tmp_path: Path) -> None:
+    with chat(tmp_path, model="lazy.gguf") as terminal:
+        line = "loading lazy.gguf … 40 %".encode()
+        terminal.until(line)
+        assert b"\r    " in terminal.prompt()  # wiped
+        terminal.send(b"/set ctx-size 400\r")
+        terminal.until(line)
+        terminal.until(b"loaded anew")
+        terminal.prompt()
+        terminal.send(b"/model other.gguf\r")
+        terminal.until("loading other.gguf …".encode())
+        terminal.until(b"model other.gguf")
+        terminal.prompt()
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
 def test_lines_typed_during_an_answer_come_one_by_one(tmp_path: Path) -> None:
     """Enter stays Enter, commands stay commands, and nothing is echoed into the answer."""
     with chat(tmp_path, model="slow.gguf") as terminal:

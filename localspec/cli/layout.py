@@ -11,6 +11,14 @@ COLUMNS = 80
 NARROWEST = 40
 
 
+def at_terminal() -> bool:
+    """Whether `say` writes to a terminal."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # it was closed
+        return False
+
+
 def columns() -> int:
     """How wide the terminal is that `say` writes to, now."""
     try:
@@ -18,6 +26,22 @@ def columns() -> int:
     except (AttributeError, OSError, ValueError):
         found = COLUMNS
     return max(found or COLUMNS, NARROWEST)
+
+
+def fitted(text: str) -> str:
+    """The same text with long lines broken between words, where it is read at a terminal."""
+    if not at_terminal():
+        return text
+    width = columns()
+    return "\n".join(part for line in text.split("\n") for part in _broken(line, width))
+
+
+def _broken(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    # A path, a flag or a web address is never broken by us: what is copied from the terminal is whole.
+    return wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def flow(head: str, parts: Sequence[str], width: int) -> list[str]:

@@ -10,7 +10,9 @@ import termios
 
 import pytest
 
-from localspec.cli.repl.layout import columns, flow, table
+from localspec.cli import layout
+from localspec.cli.diagnostics import fail, note
+from localspec.cli.layout import columns, fitted, flow, table
 
 
 def test_parts_flow_below_the_first() -> None:
@@ -42,3 +44,20 @@ def test_columns_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (io.StringIO(), None):
         monkeypatch.setattr(sys, "stderr", stream)
         assert columns() == 80
+
+
+def test_long_lines_break_between_words_at_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "/a/" + "b" * 60
+    text = f"it says that {path} cannot be read and so on\n  indented words\nshort"
+    assert fitted(text) == text
+    monkeypatch.setattr(layout, "at_terminal", lambda: True)
+    monkeypatch.setattr(layout, "columns", lambda: 40)
+    lines = fitted(text).split("\n")
+    assert lines == ["it says that", f"  {path}", "  cannot be read and so on", "  indented words", "short"]
+    note("word " * 20)
+    fail("what went wrong " * 3, "what to do " * 3)
+    said = capsys.readouterr().err.splitlines()
+    assert max(map(len, said)) <= 40
+    assert len(said) > 4
