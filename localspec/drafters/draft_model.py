@@ -1,4 +1,4 @@
-"""``draft-simple``: a small model of the same vocabulary guesses ahead.
+"""``draft-simple``: a small model guesses ahead, of the same vocabulary here, of another in `translated`.
 
 The tree is grown in the draft model's own cache, one pass a level: each pass decodes the nodes kept at the level
 above, and their rows say which children are worth keeping. As in EAGLE-2 (arXiv 2406.16858) the candidates of a

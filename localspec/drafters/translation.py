@@ -5,7 +5,11 @@ for the target, or the *intersection*, where it guesses those tokens only that b
 the intersection. A guess of the target's costs one pass, as between models of one vocabulary, and it comes with a
 probability: so trees, prices, the shared noise above temperature 0 and the laws of the rule ``ratio`` all stay. Text
 tokenised anew has no probability, no siblings, and is unsure of its last token. What the intersection gives up are
-tokens of the target's that the draft model spells in several: they are never guessed, only read.
+tokens of the target's that the draft model spells in several or cuts elsewhere: they are never guessed, only read.
+
+Measured on a few prompts, SmolLM2-135M for Gemma-3-270M, greedy chains of four passes, guesses accepted a step: prose
+1.9 by either way; code 1.2 by the intersection and 2.0 by text, since SmolLM2 joins a line's end with its indentation
+and Gemma does not. Of SmolLM2's 49,152 tokens Gemma has 46,145.
 
 The draft model reads the target's text as plain text. A control token of the target's template becomes the draft
 model's control token of the same name; where it has none, nothing stands in its place. Control tokens are guessed only
