@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.drafters.base import Ask, Drafter
+from localspec.drafters.translated import TranslatedModel
+from localspec.drafters.translation import Translation
 from localspec.engine import Engine
 from localspec.spec.tree import TokenTree
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams, SpecParams
@@ -40,10 +42,19 @@ def alone_of(name: str) -> Callable[[FakeTarget, int, float], list[Drafter]]:
     return lambda target, seed, noise: [TEXT_DRAFTERS[name]()]
 
 
+def of_other_ids(target: FakeTarget, seed: int, noise: float) -> list[Drafter]:
+    """A draft model whose vocabulary is the target's in reverse."""
+    n = target.vocab.n_tokens
+    vocab = FakeVocab(n, renamed={token: target.vocab.text(n + 1 - token) for token in range(2, n)})
+    model = FakeTarget(vocab, seed=seed, spread=2.0, noise=noise, n_ctx=target.caps.n_ctx)
+    return [TranslatedModel(model, Translation(target.vocab, vocab))]
+
+
 #: Drafters for a target of a seed, the draft model being its twin with noise.
 MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
     "none": lambda target, seed, noise: [],
     "draft": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise)],
+    "translated": of_other_ids,
     **{name: alone_of(name) for name in TEXT_DRAFTERS},
     "both": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise), ngrams(1)],
     "texts": lambda target, seed, noise: text_drafters(),
@@ -98,7 +109,7 @@ def test_any_options_any_drafter(mix: str, data: st.DataObject, n_vocab: int, se
     assert sum(one.accepted for one in booked) == got.stats.accepted
 
 
-@pytest.mark.parametrize("mix", ["draft", "ngram-simple", "both", "texts"])
+@pytest.mark.parametrize("mix", ["draft", "translated", "ngram-simple", "both", "texts"])
 @few
 @given(data=st.data(), n_ctx=st.integers(24, 64), spec=SPECS, temperature=st.sampled_from([0.0, 0.9]))
 def test_up_to_the_last_cell(mix: str, data: st.DataObject, n_ctx: int, spec: SpecParams, temperature: float) -> None:
