@@ -5,7 +5,7 @@ LocalspecError            1   anything the engine could not do
 ├── ModelError            3   a model that is missing, damaged, or not usable as asked
 │   ├── ModelLoadError    3   the file does not load; the reason is in the message
 │   ├── ModelFault        3   it loads, but computes nonsense (NaN logits)
-│   └── PairingError      3   draft and target do not share a vocabulary
+│   └── PairingError      3   draft and target have no token in common
 ├── NetworkError          4   a hub or a server that does not answer as it should
 ├── OutOfMemory           6   weights, cache or buffers do not fit
 ├── SpeculationFault      7   speculation changes a text by more than rounding does

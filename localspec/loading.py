@@ -82,7 +82,7 @@ def load(
             or a lookup cache that cannot be used.
         NetworkError: an RPC server does not answer.
         ModelLoadError, ModelFault, OutOfMemory: a file does not load, computes nonsense or does not fit.
-        PairingError: target and draft model do not share a vocabulary.
+        PairingError: target and draft model spell no token alike.
         Cancelled: ``progress`` returned False.
     """
     if not isinstance(target, EngineOptions):
@@ -246,6 +246,8 @@ class _Loader:
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
         from localspec.backends.llamacpp import LlamaTarget
         from localspec.drafters.draft_model import DraftModel
+        from localspec.drafters.translated import TranslatedModel
+        from localspec.drafters.translation import Translation
         from localspec.vocab import pair
 
         options = self._options.draft
@@ -259,11 +261,17 @@ class _Loader:
                         f"{options.path.name} has recurrent layers, which cannot take guesses back",
                         hint="Use a draft model with attention only.",
                     )
-                pairing = pair(target.vocab, model.vocab, draft_name=options.path.name)
+                pairing = pair(target.vocab, model.vocab) or Translation(
+                    target.vocab, model.vocab, draft_name=options.path.name
+                )
                 context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
                 draft = LlamaTarget(model, context)
                 undo.callback(draft.close_all)
-                self._loads.append(draft.describe("draft"))
+                loaded = draft.describe("draft")
+                if isinstance(pairing, Translation):
+                    translated = ("vocabulary", f"translated, {len(pairing)} tokens are the target's")
+                    loaded = replace(loaded, settings=(*loaded.settings, translated))
+                self._loads.append(loaded)
                 undo.pop_all()
         except (PairingError, Cancelled):
             raise
@@ -273,6 +281,9 @@ class _Loader:
             self._warn(
                 f"the draft model was trained for {model.n_ctx_train} tokens: beyond them this chat goes on without it"
             )
+        if isinstance(pairing, Translation):
+            self._warn(f"{options.path.name} has another vocabulary than the target: its guesses are translated")
+            return TranslatedModel(draft, pairing)
         return DraftModel(draft, pairing)
 
     def _template(self, model: LlamaModel) -> ChatTemplate | None:

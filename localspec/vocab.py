@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from localspec.errors import PairingError
+import numpy as np
+from numpy.typing import NDArray
 
 
 class Vocab(Protocol):
@@ -68,30 +69,26 @@ class Pairing:
     common: int
     barred: frozenset[int]
 
+    def row(self, row: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The draft model's scores by the target's ids: ``[n]`` as they are."""
+        return row
 
-def pair(target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") -> Pairing:
-    """Compares two vocabularies token by token.
+    def draft_id(self, token: int) -> int | None:
+        """What the draft model calls the target's ``token``; ``None``: it cannot guess it."""
+        return token if token < self.common and token not in self.barred else None
+
+
+def pair(target: Vocab, draft: Vocab) -> Pairing | None:
+    """Compares two vocabularies token by token; ``None`` if they are not the same.
 
     Sizes may differ (rows of padding): ids beyond the smaller one are never proposed. Control tokens may be
     spelt differently (unused slots often are): those ids are barred from drafts. Text must be the same.
-
-    Raises:
-        PairingError: naming the first id that differs and both texts.
     """
-    hint = "Pick a draft model of the same family as the target, or leave -md out."
-    common = min(target.n_tokens, draft.n_tokens)
-    differing = [token for token in range(common) if target.text(token) != draft.text(token)]
-
-    def spelt(token: int) -> str:
-        return f"spells token {token} {draft.text(token)!r}, the target {target.text(token)!r}"
-
     if target.kind != draft.kind:
-        first = f": it {spelt(differing[0])}" if differing else ""
-        raise PairingError(
-            f"{draft_name} has another tokenizer ({draft.kind}) than the target ({target.kind}){first}", hint=hint
-        )
+        return None
+    common = min(target.n_tokens, draft.n_tokens)
+    differing = frozenset(token for token in range(common) if target.text(token) != draft.text(token))
     # Which are names takes a look at every token, of two vocabularies.
-    names = target.control_tokens & draft.control_tokens if differing else frozenset()
-    if text := [token for token in differing if token not in names]:
-        raise PairingError(f"{draft_name} {spelt(text[0])}: the vocabularies differ", hint=hint)
-    return Pairing(common, frozenset(differing))
+    if differing and not differing <= target.control_tokens & draft.control_tokens:
+        return None
+    return Pairing(common, differing)

@@ -1,4 +1,4 @@
-"""``draft-simple``: a small model of the same vocabulary guesses ahead.
+"""``draft-simple``: a small model guesses ahead, of the same vocabulary here, of another in `translated`.
 
 The tree is grown in the draft model's own cache, one pass a level: each pass decodes the nodes kept at the level
 above, and their rows say which children are worth keeping. As in EAGLE-2 (arXiv 2406.16858) the candidates of a
@@ -16,6 +16,7 @@ from collections.abc import Sequence, Set
 from localspec.backends.base import Rows, Target, Work
 from localspec.drafters.base import Ask, Draft, Features
 from localspec.drafters.growth import Growth
+from localspec.drafters.translation import Translation
 from localspec.errors import OutOfMemory
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
@@ -31,7 +32,7 @@ class DraftModel:
     needs: tuple[int, ...] = ()
     costs_passes = True
 
-    def __init__(self, model: Target, pairing: Pairing) -> None:
+    def __init__(self, model: Target, pairing: Pairing | Translation) -> None:
         self._model = model
         self._pairing = pairing
         self._lanes: dict[int, int] = {}  # the engine's sequence → the draft model's
@@ -70,15 +71,19 @@ class DraftModel:
         branches = self._branches(len(asks))
         for ask in asks:
             self._settle(ask.seq)
-            depth = self._depth(ask)
+            text = self._text(ask)
+            if not text:
+                drafts[ask.seq] = Draft.nothing(ask)
+                continue
+            depth = self._depth(ask, len(text))
             if depth < 1:
                 drafts[ask.seq] = Draft.nothing(
                     ask, out=f"the draft model's context of {self._model.caps.n_ctx} tokens is full"
                 )
                 continue
-            self._catch_up(ask)
+            self._catch_up(ask, text)
             read = self._model.n_past(self._lanes[ask.seq])
-            growths.append(Growth(ask, ask.tokens[read:], depth, self._pairing, NAME, branches))
+            growths.append(Growth(ask, text[read:], depth, self._pairing, NAME, branches))
         try:
             self._grow(growths)
         except BaseException:
@@ -89,6 +94,10 @@ class DraftModel:
             drafts[growth.ask.seq] = growth.draft()
         return [drafts[ask.seq] for ask in asks]
 
+    def _text(self, ask: Ask) -> Sequence[int]:
+        """The text in the draft model's tokens, of which its cache holds the beginning; none: it cannot guess now."""
+        return ask.tokens
+
     def _branches(self, sharers: int) -> int:
         """Branches that each of ``sharers`` trees may have, and so nodes of one of its levels."""
         caps = self._model.caps
@@ -97,19 +106,20 @@ class DraftModel:
         spare = max(caps.max_leaves - caps.max_sequences, 0)  # every open sequence holds one
         return max(min(caps.max_rows // sharers, 1 + spare // sharers), 1)
 
-    def _depth(self, ask: Ask) -> int:
+    def _depth(self, ask: Ask, length: int) -> int:
         # Guesses of the last level are not decoded: a tree of depth d takes width · (d - 1) cells past the text.
-        room = self._model.caps.n_ctx - len(ask.tokens)
+        room = self._model.caps.n_ctx - length
         return min(ask.price.limits.depth, 1 + room // ask.price.limits.width)
 
-    def _catch_up(self, ask: Ask) -> None:
-        """Reads all of the text but what fits into the first pass of the tree."""
+    def _catch_up(self, ask: Ask, text: Sequence[int]) -> None:
+        """Reads all of ``text`` but what fits into the first pass of the tree."""
         lane, rows = self._lanes[ask.seq], self._model.caps.max_rows
         share = max(rows // max(len(self._lanes), 1), 1)
-        while len(ask.tokens) - (read := self._model.n_past(lane)) > share:
-            chunk = ask.tokens[read : read + min(rows, len(ask.tokens) - read - 1)]
+        while len(text) - (read := self._model.n_past(lane)) > share:
+            chunk = text[read : read + min(rows, len(text) - read - 1)]
             self._model.forward([Work.prompt(lane, chunk)])
             self._model.commit(lane, range(len(chunk)))
+            self._noted(ask.seq, chunk, len(ask.tokens) - 1)
 
     def _grow(self, growths: Sequence[Growth]) -> None:
         while active := [growth for growth in growths if growth.wants_pass]:
@@ -124,7 +134,12 @@ class DraftModel:
     def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         growth = self._growing.pop(seq, None)
         if growth is not None:
-            self._model.commit(self._lanes[seq], growth.decoded_path([tree.tokens[node] for node in path]))
+            kept = growth.decoded_path([tree.tokens[node] for node in path])
+            self._model.commit(self._lanes[seq], kept)
+            self._noted(seq, growth.spelt(kept), start + 1 + growth.guesses_in(kept))
+
+    def _noted(self, seq: int, read: Sequence[int], n: int) -> None:
+        """The cache has grown by the tokens ``read``, which spell nothing beyond the target's first ``n`` tokens."""
 
     def _settle(self, seq: int) -> None:
         """Drops a tree that was never verified."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from localspec.backends.base import Row, Rows, Work
 from localspec.drafters.base import Ask, Draft
+from localspec.drafters.translation import Translation
 from localspec.sampling import Law
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
@@ -20,13 +21,19 @@ class Growth:
     same. Where one child has all the probability no sibling pays for its row, and another pass does; where many share
     it several pay, and soon no pass does.
 
-    Two trees live side by side. The *guesses*: every candidate, rooted at the pending token. The *decoded* nodes: the
-    text that the draft model has yet to read (the pending token last), then those guesses that were grown further,
-    in the order they went into its cache, over ``branches`` branches at most.
+    Two trees live side by side. The *guesses*: every candidate in the target's tokens, rooted at the pending token. The
+    *decoded* nodes in the draft model's: the text that it has yet to read (to the end of the pending token), then those
+    guesses that were grown further, in the order they went into its cache, over ``branches`` branches at most.
     """
 
     def __init__(
-        self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str, branches: int
+        self,
+        ask: Ask,
+        unread: Sequence[int],
+        depth: int,
+        pairing: Pairing | Translation,
+        source: str,
+        branches: int,
     ) -> None:
         self.ask = ask
         self._depth = depth
@@ -37,7 +44,7 @@ class Growth:
         self._draws = ask.rule == "ratio" and not ask.state.greedy
         self._laws: dict[int, Law] = {}
         self._states = {0: ask.state}  # decoded guess → the sampler's state after it
-        self._tokens, self._parents, self._scores = [unread[-1]], [-1], [1.0]
+        self._tokens, self._parents, self._scores = [ask.tokens[-1]], [-1], [1.0]
         self._reach, self._depths = [1.0], [0]
         self._n_unread = len(unread)
         self._in_cache = list(unread)
@@ -96,18 +103,20 @@ class Growth:
         if self._draws:
             return self._drawn_children(node, row)
         price, reach = self.ask.price, self._reach[node]
-        limits = price.limits
+        limits, row = price.limits, self._pairing.row(row)
         return [
             (token, score)
             for token, score in self._states[node].guesses(row, limits.width, allowed=self._pairing.common)
-            if score >= limits.p_min and token not in self._pairing.barred and price.pays(reach * price.believed(score))
+            if score >= limits.p_min
+            and self._pairing.draft_id(token) is not None
+            and price.pays(reach * price.believed(score))
         ]
 
     def _drawn_children(self, node: int, row: Row) -> list[tuple[int, float]]:
         """Children drawn from the draft's law. How many is settled before anything is drawn: leaving out what was drawn
         for being what it is would bend the distribution."""
         limits, state = self.ask.price.limits, self._states[node]
-        law = state.draft_law(row, allowed=self._pairing.common)
+        law = state.draft_law(self._pairing.row(row), allowed=self._pairing.common)
         room = limits.nodes - (len(self._tokens) - 1)
         if limits.leaves is not None:
             room = min(room, limits.leaves - self._leaves + 1)
@@ -131,7 +140,9 @@ class Growth:
     def _decode(self, node: int) -> None:
         self._states[node] = self._states[self._parents[node]].advance(self._tokens[node])
         self._home[node] = len(self._in_cache)
-        self._in_cache.append(self._tokens[node])
+        token = self._pairing.draft_id(self._tokens[node])
+        assert token is not None, "only what it can spell is guessed"
+        self._in_cache.append(token)
         self._cache_parents.append(self._home[self._parents[node]])
         self._cache_scores.append(self._scores[node])
 
@@ -148,11 +159,19 @@ class Growth:
         children = {(self._cache_parents[i], self._in_cache[i]): i for i in range(self._done)}
         path = list(range(min(self._n_unread, self._done)))
         for token in tokens:
-            node = children.get((path[-1], token))
-            if node is None:
+            name = self._pairing.draft_id(token)
+            if name is None or (path[-1], name) not in children:
                 break
-            path.append(node)
+            path.append(children[path[-1], name])
         return path
+
+    def guesses_in(self, path: Sequence[int]) -> int:
+        """How many decoded nodes of ``path`` are guesses."""
+        return sum(node >= self._n_unread for node in path)
+
+    def spelt(self, path: Sequence[int]) -> list[int]:
+        """The draft model's tokens of decoded nodes."""
+        return [self._in_cache[node] for node in path]
 
 
 def without(law: Law, barred: frozenset[int]) -> Law:

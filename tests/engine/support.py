@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.backends.base import Rows, Target
@@ -10,6 +10,7 @@ from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.drafters.base import Ask, Draft, Drafter, Features
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.translated import TranslatedModel
 from localspec.engine import Engine, Handle
 from localspec.spec.tree import TokenTree
 from localspec.types import (
@@ -26,7 +27,7 @@ from localspec.types import (
     TokenInfo,
     Tokens,
 )
-from localspec.vocab import pair
+from localspec.vocab import Vocab, pair
 
 GREEDY = SamplingParams(temperature=0.0, seed=1)
 Script = Callable[[Ask], TokenTree]
@@ -212,6 +213,27 @@ def check(engine: Engine) -> None:
             _check_draft_model(engine, drafter)
 
 
+def in_plain(tokens: Sequence[int], vocab: Vocab, names: Collection[int]) -> str:
+    """What ``tokens`` spell; a character ends at those of ``names``."""
+    runs = [b""]
+    for token in tokens:
+        if token in names:
+            runs.append(b"")
+        else:
+            runs[-1] += vocab.piece(token)
+    return "".join(run.decode("utf-8", "replace") for run in runs)
+
+
+def _is_read(drafter: DraftModel, seq: int, cells: Sequence[int], text: Sequence[int]) -> bool:
+    """Whether ``cells`` are the beginning of ``text``, in the draft model's own words."""
+    if not isinstance(drafter, TranslatedModel):
+        return list(text[: len(cells)]) == list(cells)
+    between = drafter._translation
+    read = in_plain(cells, between._draft, between._names.values()).rstrip("\ufffd")
+    whole = in_plain(text, between._target, between._names)
+    return drafter._read[seq].cells == list(cells) and whole.startswith(read)
+
+
 def _check_draft_model(engine: Engine, drafter: DraftModel) -> None:
     model = drafter._model
     assert isinstance(model, FakeTarget)
@@ -220,7 +242,7 @@ def _check_draft_model(engine: Engine, drafter: DraftModel) -> None:
     assert set(model._cells) == set(drafter._lanes.values())
     for slot in engine._slots._slots:
         cells = model.tokens(drafter._lanes[slot.seq])
-        assert slot.tokens[: len(cells)] == cells
+        assert _is_read(drafter, slot.seq, cells, slot.tokens)
 
 
 def drain(
@@ -264,7 +286,9 @@ def draft_model(
         rows=rows,
         leaves=leaves,
     )
-    return DraftModel(model, pair(target.vocab, target.vocab))
+    pairing = pair(target.vocab, target.vocab)
+    assert pairing is not None
+    return DraftModel(model, pairing)
 
 
 def fake(

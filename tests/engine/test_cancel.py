@@ -86,7 +86,9 @@ class Interrupting(FakeTarget):
 def test_cancelled_within_any_pass(where: str, at: int) -> None:
     """The pass gives up; of two answers the other one goes on as if nothing had been."""
     target, model = Interrupting(-1), Interrupting(-1)
-    engine = Engine(target, [DraftModel(model, pair(target.vocab, model.vocab))], prompt_chunk=8)
+    pairing = pair(target.vocab, model.vocab)
+    assert pairing is not None
+    engine = Engine(target, [DraftModel(model, pairing)], prompt_chunk=8)
     ours, other = engine.submit(LONG), engine.submit(PROBE)
     culprit = target if where == "target" else model
     culprit.at, culprit.victim = at, threading.Thread(target=ours.cancel)

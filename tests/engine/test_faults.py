@@ -89,7 +89,9 @@ def test_nan_scores_end_that_answer_only(at: int) -> None:
 def test_nan_scores_of_a_draft_model_pause_it(at: int, sampling: SamplingParams) -> None:
     model = Rotten(9, at)
     target = fake()
-    engine = Engine(target, [DraftModel(model, pair(target.vocab, model.vocab))])
+    pairing = pair(target.vocab, model.vocab)
+    assert pairing is not None
+    engine = Engine(target, [DraftModel(model, pairing)])
     wishes = [
         request([2, 9], sampling=sampling, n=20, spec=SpecParams(depth=3, width=2)),
         request(PROMPT, sampling=sampling, n=20),

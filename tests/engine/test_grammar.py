@@ -54,7 +54,9 @@ def draft(seed: int, noise: float) -> Drafter:
     from localspec.drafters.draft_model import DraftModel
     from localspec.vocab import pair
 
-    return DraftModel(FakeTarget(vocab(), seed=seed, noise=noise), pair(vocab(), vocab()))
+    pairing = pair(vocab(), vocab())
+    assert pairing is not None
+    return DraftModel(FakeTarget(vocab(), seed=seed, noise=noise), pairing)
 
 
 def anything(ask: Ask) -> TokenTree:

@@ -16,6 +16,8 @@ from localspec.drafters.base import Ask, Drafter
 from localspec.drafters.ngram_cache import NgramCache
 from localspec.drafters.ngram_mod import ModOptions, NgramMod
 from localspec.drafters.suffix import Suffix, SuffixCorpus
+from localspec.drafters.translated import TranslatedModel
+from localspec.drafters.translation import Translation
 from localspec.engine import Engine
 from localspec.sampling.params import SAMPLERS
 from localspec.spec.tree import TokenTree
@@ -48,10 +50,21 @@ def alone_of(name: str) -> Callable[[FakeTarget, int, float], list[Drafter]]:
 
 #: What a user may give to draft from.
 GIVEN = [[2, 3, 3, 2, 3, 0], [3, 2, 2, 3, 1, 2, 3]]
+
+
+def of_other_ids(target: FakeTarget, seed: int, noise: float) -> list[Drafter]:
+    """A draft model whose vocabulary is the target's in reverse."""
+    n = target.vocab.n_tokens
+    vocab = FakeVocab(n, renamed={token: target.vocab.text(n + 1 - token) for token in range(2, n)})
+    model = FakeTarget(vocab, seed=seed, spread=2.0, noise=noise, n_ctx=target.caps.n_ctx)
+    return [TranslatedModel(model, Translation(target.vocab, vocab))]
+
+
 #: Drafters for a target of a seed, the draft model being its twin with noise.
 MIXES: dict[str, Callable[[FakeTarget, int, float], list[Drafter]]] = {
     "none": lambda target, seed, noise: [],
     "draft": lambda target, seed, noise: [draft_model(target, seed=seed, noise=noise)],
+    "translated": of_other_ids,
     **{name: alone_of(name) for name in TEXT_DRAFTERS},
     "given": lambda target, seed, noise: [
         Suffix(),
@@ -170,7 +183,7 @@ def test_each_sampler_shows_in_the_text_and_guesses_hold(name: str) -> None:
     assert accepted > 16
 
 
-@pytest.mark.parametrize("mix", ["draft", "ngram-simple", "both", "texts"])
+@pytest.mark.parametrize("mix", ["draft", "translated", "ngram-simple", "both", "texts"])
 @few
 @given(data=st.data(), n_ctx=st.integers(24, 64), spec=SPECS, temperature=st.sampled_from([0.0, 0.9]))
 def test_up_to_the_last_cell(mix: str, data: st.DataObject, n_ctx: int, spec: SpecParams, temperature: float) -> None:

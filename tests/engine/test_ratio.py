@@ -12,6 +12,8 @@ from scipy import stats
 
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.drafters.base import Drafter
+from localspec.drafters.translated import TranslatedModel
+from localspec.drafters.translation import Translation
 from localspec.engine import Engine
 from localspec.sampling import SamplerState
 from localspec.types import Finished, SamplingParams, SpecParams
@@ -78,6 +80,15 @@ def test_answers_have_the_target_s_distribution(shape: str, noise: float) -> Non
 
 def test_certain_guesses_have_the_target_s_distribution() -> None:
     assert_fits(answers_of([ngrams(1)], SHAPES["chain"]), law_of_answers(3))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_translated_guesses_have_the_target_s_distribution(shape: str) -> None:
+    """A draft model that calls the same two letters by other ids, and has letters of its own."""
+    vocab = FakeVocab(6, renamed={2: "x", 3: "b", 4: "y", 5: "a"})
+    model = FakeTarget(vocab, seed=5, spread=1.0)
+    drafter = TranslatedModel(model, Translation(little().vocab, vocab))
+    assert_fits(answers_of([drafter], SHAPES[shape]), law_of_answers(3))
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)

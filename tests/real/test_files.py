@@ -107,7 +107,7 @@ def test_nothing_stays_in_memory_when_loading_fails(
 ) -> None:
     target = shutil.copy(random_draft, tmp_path / "target.gguf")
     models = {
-        "pairing": TinyModel(changed={300: "otherwise"}),
+        "pairing": TinyModel(changed={token: f"[other{token}]" for token in range(17, 49_152)}),
         "nan": TinyModel(nan=True),
         "recurrent": TinyModel(architecture="mamba"),
     }

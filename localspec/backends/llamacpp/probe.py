@@ -82,11 +82,16 @@ def _vocabulary(native: Native, role: str, path: Path) -> LlamaVocab | None:
 
 
 def _pairing(target: LlamaVocab, draft: LlamaVocab, name: str) -> dict[str, Any]:
-    try:
-        found = pair(target, draft, draft_name=name)
-    except LocalspecError as error:
-        return {"error": [error.message, error.hint]}
-    return {"common": found.common, "barred": len(found.barred)}
+    if (found := pair(target, draft)) is not None:
+        return {"common": found.common, "barred": len(found.barred)}
+    alike = (_pieces(target) & _pieces(draft)) - {b""}
+    if alike:
+        return {"translated": len(alike)}
+    return {"error": [f"{name} and the target spell no token alike", "Pick a draft model of the target's family."]}
+
+
+def _pieces(vocab: LlamaVocab) -> set[bytes]:
+    return {vocab.piece(token) for token in range(vocab.n_tokens)}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 _UNKNOWN, _CONTROL = 1 << 0, 1 << 3  # LLAMA_TOKEN_ATTR_*
+_MOST_KEPT = 32_768
 _KINDS = {0: "none", 1: "spm", 2: "bpe", 3: "wpm", 4: "ugm", 5: "rwkv", 6: "plamo2"}
 
 
@@ -65,6 +66,8 @@ class LlamaVocab:
         key = (token, special)
         piece = self._pieces.get(key)
         if piece is None:
+            if len(self._pieces) >= _MOST_KEPT:
+                self._pieces.clear()  # somebody went through the whole vocabulary
             piece = self._pieces[key] = self._piece(token, special)
         return piece
 

@@ -113,10 +113,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """``common`` ids mean the same in both vocabularies, but for ``barred`` of them; or ``fault``."""
+    """``common`` ids mean the same in both vocabularies, but for ``barred`` of them; or the vocabularies differ, and
+    ``translated`` tokens are spelt alike; or ``fault``."""
 
     common: int = 0
     barred: int = 0
+    translated: int = 0
     fault: Fault | None = None
 
 

@@ -52,7 +52,7 @@ class Answer:
         found = self.records.get("pairing")
         if found is None:
             return None
-        return Pairing(fault=Fault(*found["error"])) if "error" in found else Pairing(found["common"], found["barred"])
+        return Pairing(fault=Fault(*found["error"])) if "error" in found else Pairing(**found)
 
 
 def ask(paths: Sequence[Path]) -> Answer:

@@ -43,6 +43,12 @@ def check(target: Model | None, draft: Model | None, pairing: Pairing | None, wa
 def _vocabularies(pairing: Pairing) -> Finding:
     if pairing.fault is not None:
         return Finding("pair.vocabulary", Level.PROBLEM, pairing.fault.message, f"{_RELATED}, or {INSTEAD}")
+    if pairing.translated:
+        what = (
+            f"the draft model has another vocabulary: {pairing.translated} tokens are spelt alike, its guesses are"
+            " translated, and fewer hold"
+        )
+        return Finding("pair.vocabulary", Level.NOTE, what, f"{_RELATED}, or {INSTEAD}")
     barred = f"; {pairing.barred} names of control tokens differ and are never guessed" if pairing.barred else ""
     return Finding("pair.vocabulary", Level.OK, f"the vocabularies agree in {pairing.common} tokens{barred}")
 
