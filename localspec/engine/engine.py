@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from localspec.backends.base import Rows, Target, Work
 from localspec.chat import ChatTemplate
@@ -15,17 +14,15 @@ from localspec.control import Controller, FixedController, Limits, PassRecord, P
 from localspec.drafters import forced
 from localspec.drafters.base import Ask, Draft, Drafter, spec_type
 from localspec.engine.answer import Answer, StepTimes
-from localspec.engine.breakers import breakers
 from localspec.engine.encode import Spelling, check_length, earlier_texts, encode, text_stream
 from localspec.engine.guard import Guard
 from localspec.engine.handle import Handle
 from localspec.engine.panel import Panel
+from localspec.engine.samplers import Samplers
 from localspec.engine.slots import Slots
 from localspec.errors import Cancelled, EngineError, OutOfMemory, UsageError
-from localspec.grammar import Grammars, Matcher
-from localspec.sampling import SamplerState, check
 from localspec.spec.tree import TokenTree
-from localspec.types import EngineInfo, Event, GenerationRequest, SamplingParams
+from localspec.types import EngineInfo, Event, GenerationRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +70,7 @@ class Engine:
         self._check_needs()
         self._costly = self._panel.costly
         self._slots = Slots(target, self._panel)
+        self._samplers = Samplers(target.vocab, target.caps.n_ctx)
         self._template = template
         self.info = info or self._bare_info(drafters)
         self._controller: Controller = controller or FixedController()
@@ -132,8 +130,7 @@ class Engine:
             UsageError: options or prompt that cannot be honoured; nothing was queued.
             ModelError: the chat template refuses the messages.
         """
-        check(request.sampling, n_vocab=self.target.caps.n_vocab)
-        self._grammar(request.sampling)
+        self._samplers.check(request.sampling)
         self._check_types(request)
         prompt = check_length(self.encode(request), self.target.caps.n_ctx)
         events: deque[Event] = deque()
@@ -331,30 +328,15 @@ class Engine:
             self._waiting.popleft()
             self._running.append(answer)
             stream = text_stream(answer.request, self.target.vocab, self._template)
-            answer.admit(slot, self.target.n_past(slot.seq), partial(self._sampler, answer), stream)
+            answer.admit(
+                slot,
+                self.target.n_past(slot.seq),
+                partial(self._samplers.start, answer.request.sampling, answer.prompt),
+                stream,
+            )
             if answer.left == 0:
                 answer.stop("length")
                 self._slots.release(slot)
-
-    def _sampler(self, answer: Answer) -> SamplerState:
-        params = answer.request.sampling
-        return SamplerState.start(
-            params,
-            seed=secrets.randbits(32) if params.seed is None else params.seed,
-            prompt=answer.prompt,
-            end_tokens=self.target.vocab.end_tokens,
-            n_ctx=self.target.caps.n_ctx,
-            breakers=breakers(self.target.vocab, params.dry_sequence_breakers) if params.dry_multiplier > 0 else None,
-            grammar=self._grammar(params),
-        )
-
-    @cached_property
-    def _grammars(self) -> Grammars:
-        vocab = self.target.vocab
-        return Grammars([vocab.piece(token) for token in range(vocab.n_tokens)], vocab.end_tokens)
-
-    def _grammar(self, params: SamplingParams) -> Matcher | None:
-        return None if params.grammar is None else self._grammars.start(params.grammar)
 
     def _drop_cancelled(self) -> None:
         # Before the answers are looked at: a cancellation that comes later interrupts again.
