@@ -233,7 +233,8 @@ def test_every_spelling_sets_its_value_and_no_other(command: Command, option: Op
         assert [option.flag in note for note in given.notes] == [True] * (flag in option.former) * len(texts)
         if option.name not in ("config", "profile"):  # they name files
             values = settle(command, given, {}).values
-            assert values == {**settle(command, parse(places, command), {}).values, option.name: value}
+            implied = {"conversation": True} if option.name in ("system", "system_file") else {}
+            assert values == {**settle(command, parse(places, command), {}).values, option.name: value, **implied}
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=attrgetter("name"))

@@ -52,8 +52,7 @@ def test_a_conversation_goes_on(exact: Engine) -> None:
     for asked in (second, wish):
         got, plain = answer(exact, asked), answer(exact, replace(asked, spec=PLAIN))
         assert ties(exact.target, asked, exact.encode(asked), got, plain) <= 1  # type: ignore[arg-type]
-    (drafter,) = exact._panel._drafters
-    assert isinstance(drafter, TranslatedModel)
+    (drafter,) = [one for one in exact._panel._drafters if isinstance(one, TranslatedModel)]
     assert all(len(drafter._read[seq].cells) == drafter._model.n_past(lane) for seq, lane in drafter._lanes.items())
 
 
