@@ -9,6 +9,7 @@ _SPAN = 7  # passes whose median is the level: one that was pushed aside says no
 _ALIKE = 64
 _SLOW = 0.05  # how far a surprising pass moves the shape; further at first
 _LARGEST_SURPRISE = 2.0
+_MOST_CHANGE = 0.2  # of the shortest pass
 
 
 class CostCurve:
@@ -32,7 +33,8 @@ class CostCurve:
         self._bases: list[float] = []  # by rows, filled as asked for
         self._shape: dict[int, float] = {}
         self._seen: Counter[int] = Counter()
-        self._change_s = change_s
+        # Measured beside busy neighbours it may come out as anything.
+        self._change_s = min(change_s, _MOST_CHANGE * min(self._points.values(), default=0.0))
         self._level = 1.0
         self._ratios: deque[float] = deque(maxlen=_SPAN)  # of the last passes: seconds over what the shape says
         self._rows, self._alike = 0, _ALIKE  # of the last pass; how many before it had as many
@@ -64,7 +66,7 @@ class CostCurve:
     def observe(self, rows: int, seconds: float) -> None:
         """One pass."""
         if not self.settled(rows):
-            seconds = max(seconds - self.change_s, 0.0)
+            seconds = max(seconds - self.change_s, seconds / 2)
         if not self._points:
             self._points[rows] = seconds
         expected = max(self.seconds(rows), 1e-9)

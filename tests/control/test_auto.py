@@ -112,6 +112,15 @@ def test_a_disturbed_measurement_is_not_believed() -> None:
     assert CostCurve({1: 3.0, 4: 2.5}).seconds(4) == pytest.approx(3.0)
 
 
+def test_a_disturbed_price_of_change_is_not_believed() -> None:
+    """It would explain away all that passes take, and the level with it."""
+    curve = CostCurve({1: 1.0, 4: 2.0}, change_s=30.0)
+    for i in range(40):
+        curve.observe(*((1, 1.1), (4, 2.1))[i % 2])
+    assert curve.seconds(1) == pytest.approx(1.0, rel=0.2)
+    assert curve.change(4, home=1) < 1.0
+
+
 def test_a_machine_that_slows_down_changes_no_decision() -> None:
     """The level of the curve follows, its shape stays: neighbours make plain decoding slower too."""
     curve = CostCurve({1: 1.0, 8: 2.0})
