@@ -70,7 +70,7 @@ ACTS = (
     Act("The question is changed", typed="Which of them flows through Vienna?", first="/edit", erase=("C-a", "C-k")),
     Act("No chance from here on", typed="/set temp 0"),
     Act("A file of some thousand tokens", typed="/read rain.log"),
-    Act("ctrl-c while it is read", typed="Which station has most rain?", stop=r"reading the prompt +[1-9]\d?%"),
+    Act("ctrl-c while it is read", typed="Which station has most rain?", stop=r"reading the prompt +[1-9]\d? %"),
     Act("The file is taken back", typed="/undo"),
     Act("A new conversation", typed="/clear"),
     Act("ctrl-c in a long answer", typed="List 200 animals, one a line.", stop=r"(?:[^\n]+\n+){12}"),
