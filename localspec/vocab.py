@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from localspec.errors import PairingError
 
 
 class Vocab(Protocol):
@@ -92,3 +95,51 @@ def pair(target: Vocab, draft: Vocab) -> Pairing | None:
     if differing and not differing <= target.control_tokens & draft.control_tokens:
         return None
     return Pairing(common, differing)
+
+
+def alike(target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") -> tuple[dict[int, int], dict[int, int]]:
+    """What two vocabularies have in common, the target's id → the draft model's: control tokens of one name, and all
+    tokens, those included.
+
+    Raises:
+        PairingError: no text can be guessed: no token is spelt alike.
+    """
+    names = _names(target, draft)
+    twins = {**_spelt_alike(target, draft), **names}
+    if len(twins) == len(names):
+        raise PairingError(
+            f"{draft_name} and the target spell no token alike: it can guess nothing",
+            hint="Pick a draft model of the same family as the target, or leave -md out.",
+        )
+    return names, twins
+
+
+def _names(target: Vocab, draft: Vocab) -> dict[int, int]:
+    """Control tokens of both: the target's id → the draft model's."""
+    known = {draft.text(token): token for token in draft.control_tokens}
+    return {token: known[name] for token in sorted(target.control_tokens) if (name := target.text(token)) in known}
+
+
+def _spelt_alike(target: Vocab, draft: Vocab) -> dict[int, int]:
+    """Text tokens of both: the target's id → the draft model's. Where several spell the same, the one that the
+    tokenizer gives."""
+    ours, theirs = _by_bytes(target), _by_bytes(draft)
+    return {
+        _usual(target, piece, ours[piece]): _usual(draft, piece, theirs[piece]) for piece in ours.keys() & theirs.keys()
+    }
+
+
+def _by_bytes(vocab: Vocab) -> dict[bytes, list[int]]:
+    tokens: dict[bytes, list[int]] = {}
+    for token in range(vocab.n_tokens):
+        if piece := vocab.piece(token):
+            tokens.setdefault(piece, []).append(token)
+    return tokens
+
+
+def _usual(vocab: Vocab, piece: bytes, tokens: Sequence[int]) -> int:
+    """The one of ``tokens``, all spelt alike, that stands in texts."""
+    if len(tokens) == 1:
+        return tokens[0]
+    usual = vocab.tokenize(piece.decode("utf-8", "replace"))
+    return usual[-1] if usual and usual[-1] in tokens else tokens[0]

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from localspec.backends.base import Row
-from localspec.errors import PairingError
-from localspec.vocab import Vocab
+from localspec.vocab import Vocab, alike
 
 
 class Translation:
@@ -43,14 +42,7 @@ class Translation:
 
     def __init__(self, target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") -> None:
         self._target, self._draft = target, draft
-        names = _names(target, draft)
-        twins = {**_spelt_alike(target, draft), **names}
-        if len(twins) == len(names):
-            raise PairingError(
-                f"{draft_name} and the target spell no token alike: it can guess nothing",
-                hint="Pick a draft model of the same family as the target, or leave -md out.",
-            )
-        self._names = names
+        self._names, twins = alike(target, draft, draft_name=draft_name)
         self._twins = twins
         self._targets = np.fromiter(twins, np.int32, len(twins))
         self._drafts = np.fromiter(twins.values(), np.int32, len(twins))
@@ -106,34 +98,3 @@ class Translation:
         if self._adds_space and text.startswith(" "):
             text = text[1:]
         return self._draft.tokenize(text) if text else []
-
-
-def _names(target: Vocab, draft: Vocab) -> dict[int, int]:
-    """Control tokens of both: the target's id → the draft model's."""
-    known = {draft.text(token): token for token in draft.control_tokens}
-    return {token: known[name] for token in sorted(target.control_tokens) if (name := target.text(token)) in known}
-
-
-def _spelt_alike(target: Vocab, draft: Vocab) -> dict[int, int]:
-    """Text tokens of both: the target's id → the draft model's. Where several spell the same, the one that the
-    tokenizer gives."""
-    ours, theirs = _by_bytes(target), _by_bytes(draft)
-    return {
-        _usual(target, piece, ours[piece]): _usual(draft, piece, theirs[piece]) for piece in ours.keys() & theirs.keys()
-    }
-
-
-def _by_bytes(vocab: Vocab) -> dict[bytes, list[int]]:
-    tokens: dict[bytes, list[int]] = {}
-    for token in range(vocab.n_tokens):
-        if piece := vocab.piece(token):
-            tokens.setdefault(piece, []).append(token)
-    return tokens
-
-
-def _usual(vocab: Vocab, piece: bytes, tokens: Sequence[int]) -> int:
-    """The one of ``tokens``, all spelt alike, that stands in texts."""
-    if len(tokens) == 1:
-        return tokens[0]
-    usual = vocab.tokenize(piece.decode("utf-8", "replace"))
-    return usual[-1] if usual and usual[-1] in tokens else tokens[0]

@@ -21,7 +21,7 @@ from localspec.backends.llamacpp.native import Native
 from localspec.backends.llamacpp.selftest import remembered
 from localspec.backends.llamacpp.vocab import LlamaVocab
 from localspec.errors import LocalspecError
-from localspec.vocab import pair
+from localspec.vocab import alike, pair
 
 
 def main(paths: Sequence[str]) -> None:
@@ -84,14 +84,11 @@ def _vocabulary(native: Native, role: str, path: Path) -> LlamaVocab | None:
 def _pairing(target: LlamaVocab, draft: LlamaVocab, name: str) -> dict[str, Any]:
     if (found := pair(target, draft)) is not None:
         return {"common": found.common, "barred": len(found.barred)}
-    alike = (_pieces(target) & _pieces(draft)) - {b""}
-    if alike:
-        return {"translated": len(alike)}
-    return {"error": [f"{name} and the target spell no token alike", "Pick a draft model of the target's family."]}
-
-
-def _pieces(vocab: LlamaVocab) -> set[bytes]:
-    return {vocab.piece(token) for token in range(vocab.n_tokens)}
+    try:
+        _, twins = alike(target, draft, draft_name=name)
+    except LocalspecError as error:
+        return {"error": [error.message, error.hint]}
+    return {"translated": len(twins)}
 
 
 if __name__ == "__main__":
