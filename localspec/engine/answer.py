@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -61,11 +61,13 @@ class Answer:
         vocab: Spelling,
         events: deque[Event],
         earlier: Sequence[Sequence[int]] = (),
+        idle: Collection[str] = (),
     ) -> None:
         self.number = number
         self.request = request
         self.prompt = prompt
         self.earlier = earlier
+        self.idle = idle
         self.cancelled = False
         self.over = False
         self.ids: list[int] = []

@@ -12,7 +12,7 @@ from localspec.backends.base import Rows, Target, Work
 from localspec.chat import ChatTemplate
 from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
 from localspec.drafters import forced
-from localspec.drafters.base import Ask, Draft, Drafter, spec_type
+from localspec.drafters.base import EARLIER, Ask, Draft, Drafter, spec_type
 from localspec.engine.answer import Answer, StepTimes
 from localspec.engine.encode import Spelling, check_length, earlier_texts, encode, text_stream
 from localspec.engine.guard import Guard
@@ -137,7 +137,7 @@ class Engine:
         self._count += 1
         spelling = Spelling(request, self.target.vocab, self._template)
         earlier = earlier_texts(request, prompt, self.target.vocab, self.target.caps.n_ctx)
-        answer = Answer(self._count, request, prompt, spelling, events, earlier)
+        answer = Answer(self._count, request, prompt, spelling, events, earlier, _idle(request, earlier))
         self._waiting.append(answer)
         return Handle(answer.number, events, self.step, lambda: self._cancel(answer))
 
@@ -221,9 +221,7 @@ class Engine:
     def _wish(self, answer: Answer, sharers: int) -> Wish:
         seq, spec = answer.slot.seq, answer.request.spec
         n_past = self.target.n_past(seq)
-        lags = self._panel.lags(seq, n_past, spec.types, bool(answer.earlier))
-        if answer.request.sampling.grammar is None:
-            lags.pop(forced.NAME, None)
+        lags = self._panel.lags(seq, n_past, spec.types, answer.idle)
         return Wish(seq, spec, self._room(answer, sharers), n_past, lags, self._costly)
 
     def _room(self, answer: Answer, sharers: int) -> Limits:
@@ -388,3 +386,9 @@ class Engine:
 
     def _guarded(self, *answers: Answer) -> Guard:
         return Guard(answers, self._slots)
+
+
+def _idle(request: GenerationRequest, earlier: Sequence[Sequence[int]]) -> frozenset[str]:
+    """Sources that have nothing to draw from in this answer."""
+    has = {EARLIER: bool(earlier), forced.NAME: request.sampling.grammar is not None}
+    return frozenset(name for name, there in has.items() if not there)

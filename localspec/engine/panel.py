@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from localspec.backends.base import Rows
-from localspec.drafters.base import EARLIER, Ask, Draft, Drafter, Features, spec_type
+from localspec.drafters.base import Ask, Draft, Drafter, Features, spec_type
 from localspec.errors import Cancelled, LocalspecError
 from localspec.spec.tree import TokenTree
 from localspec.types import Standing
@@ -62,12 +62,11 @@ class Panel:
         self._out.pop(seq, None)
         self._notices = [notice for notice in self._notices if notice[0] != seq]
 
-    def lags(self, seq: int, n_past: int, types: Collection[str] | None, has_earlier: bool = False) -> dict[str, int]:
+    def lags(self, seq: int, n_past: int, types: Collection[str] | None, idle: Collection[str] = ()) -> dict[str, int]:
         """Those of ``types`` (``None`` = all) that can be asked now, and how many of the committed tokens each has yet
-        to read. ``has_earlier``: the request names texts to draft from."""
+        to read. ``idle`` have nothing to draw from in this answer."""
         heeding = [drafter for drafter in self._heeding(seq) if types is None or spec_type(drafter.name) in types]
-        asked = [drafter for drafter in heeding if has_earlier or drafter.name != EARLIER]
-        return {drafter.name: drafter.lag(seq, n_past) for drafter in asked}
+        return {drafter.name: drafter.lag(seq, n_past) for drafter in heeding if drafter.name not in idle}
 
     def gap(self, seq: int, n_past: int) -> int:
         """How many of the last committed tokens the target has to read again: a drafter that lives on hidden states has
