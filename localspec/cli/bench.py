@@ -13,6 +13,7 @@ from localspec import __version__
 from localspec.cli.diagnostics import note
 from localspec.cli.output import Output
 from localspec.cli.session import Progress, engine_here, model_files
+from localspec.control.measure import ROWS
 from localspec.control.measure import measure as measure_passes
 from localspec.engine import Engine
 from localspec.errors import ExitCode
@@ -87,8 +88,7 @@ def _of_model(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingPar
             )
             for one in asked
         )
-        counts = [rows for rows in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if rows <= nodes + 1]
-        cost = {rows: curve.seconds(rows) for rows in counts}
+        cost = {rows: curve.seconds(rows) for rows in ROWS if rows <= nodes + 1}
         about = {**_about(values, sampling), "target": engine.info.target, "draft": engine.info.draft}
         return Report(results, measured, _title(engine, measured, sampling), about, cost, peak_memory())
 

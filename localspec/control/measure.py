@@ -10,6 +10,8 @@ from localspec.backends.base import Target, Work
 from localspec.control.cost import CostCurve
 from localspec.spec.tree import TokenTree
 
+#: Counts of rows that are measured; between them the curve is a line.
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _ROUNDS = 3
 
 
@@ -21,7 +23,7 @@ def measure(target: Target, most: int, *, budget_s: float = 1.5) -> CostCurve:
     Raises:
         EngineError: a pass failed.
     """
-    counts = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if n <= min(most, target.caps.max_outputs)]
+    counts = [n for n in ROWS if n <= min(most, target.caps.max_outputs)]
     seq = target.open()
     first: dict[int, list[float]] = defaultdict(list)
     again: dict[int, list[float]] = defaultdict(list)

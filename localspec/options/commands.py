@@ -17,18 +17,18 @@ from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
 from localspec.options.tables.tools import BENCH_OPTIONS, BENCH_TOKENS, VERIFY_OPTIONS, VERIFY_TOKENS, for_tools
 
+#: Which models, and who guesses.
+_LOADING_OPTIONS = (*CHAT_TEMPLATE_OPTIONS, *MODEL_OPTIONS, *HUB_OPTIONS, *SPEC_OPTIONS, *NGRAM_OPTIONS)
 #: What every command that generates text takes.
-GUESSING_OPTIONS = (*SPEC_OPTIONS, *NGRAM_OPTIONS)
 GENERATION_OPTIONS = (
     *TEXT_OPTIONS,
-    *CHAT_TEMPLATE_OPTIONS,
-    *MODEL_OPTIONS,
-    *HUB_OPTIONS,
-    *GUESSING_OPTIONS,
+    *_LOADING_OPTIONS,
     *SAMPLING_OPTIONS,
     *CONTEXT_OPTIONS,
     *DEVICE_OPTIONS,
 )
+#: What `bench` and `verify` take to load an engine.
+_TOOL_OPTIONS = (*_LOADING_OPTIONS, *DEVICE_OPTIONS, *CONFIG_OPTIONS)
 _ONLY_COMPLETE = (*OUTPUT_OPTIONS, show_timings(False), conversation(False), *CONFIG_OPTIONS)
 _ONLY_CHAT = (show_timings(True), conversation(True), *LINE_OPTIONS, *CONFIG_OPTIONS)
 COMPLETE_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_COMPLETE)
@@ -113,12 +113,7 @@ BENCH = Command(
         *BENCH_OPTIONS,
         _JSON,
         *for_tools(tokens=BENCH_TOKENS),
-        *CHAT_TEMPLATE_OPTIONS,
-        *MODEL_OPTIONS,
-        *HUB_OPTIONS,
-        *GUESSING_OPTIONS,
-        *DEVICE_OPTIONS,
-        *CONFIG_OPTIONS,
+        *_TOOL_OPTIONS,
     ),
     (
         Example("Does a draft model pay?", "localspec bench -m big.gguf -md small.gguf"),
@@ -144,12 +139,7 @@ VERIFY = Command(
         *VERIFY_OPTIONS,
         replace(_JSON, help="Write the certificate to standard output."),
         *(option for option in for_tools(tokens=VERIFY_TOKENS) if option.group != SAMPLING),
-        *CHAT_TEMPLATE_OPTIONS,
-        *MODEL_OPTIONS,
-        *HUB_OPTIONS,
-        *GUESSING_OPTIONS,
-        *DEVICE_OPTIONS,
-        *CONFIG_OPTIONS,
+        *_TOOL_OPTIONS,
     ),
     (
         Example("The demo model", "localspec verify"),

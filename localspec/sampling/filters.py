@@ -253,6 +253,7 @@ def _sums(logits: Logits, peak: float) -> tuple[float, float]:
 
 
 def softmax(scores: Scores) -> NDArray[np.float64]:
+    """The probability of each entry, ``[n]``; 0 where banned."""
     mass = scores.logits.astype(np.float64)
     mass -= scores.peak()
     np.exp(mass, out=mass)
