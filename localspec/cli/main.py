@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -14,11 +15,26 @@ from localspec.errors import ExitCode
 def main() -> NoReturn:
     """Runs the command line and leaves with its exit code."""
     try:
-        with errors_end_the_command(debug=_debug(sys.argv)):
-            code = _run(sys.argv[1:])
-    except Ending as ending:
-        code = ending.code
+        code = _code(sys.argv[1:])
+        _ignore_ends()
+    except KeyboardInterrupt:  # a second one, while the first was being answered
+        _ignore_ends()
+        code = ExitCode.INTERRUPTED
     sys.exit(code)
+
+
+def _code(arguments: Sequence[str]) -> int:
+    try:
+        with errors_end_the_command(debug=_debug(arguments)):
+            return _run(arguments)
+    except Ending as ending:
+        return ending.code
+
+
+def _ignore_ends() -> None:
+    """The code is known: an interpreter interrupted while it shuts down would end by the signal instead."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _debug(arguments: Sequence[str]) -> bool:

@@ -10,8 +10,8 @@ sides are measured: t on this machine (`CostCurve`), and how often guesses of a 
 * A draft model costs passes. It is asked while a chain of the best depth pays at its rate of hits (`Arm`); else it is
   left alone and tried again now and then, the less often the longer it does not pay.
 * Trials are paid from what speculation has won, or from a small allowance (`Ledger`).
-* Now and then a plain step is taken, in which nobody is asked, so that the time of plain decoding is measured and not
-  remembered.
+* Now and then, and in a context of a length not met before, plain steps are taken, in which nobody is asked: so the
+  time of plain decoding, and what a row pays for its context, are measured and not remembered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from localspec.control.asking import Arm, Watch
 from localspec.control.belief import Beliefs, believed
 from localspec.control.controller import PassRecord, Walk, Wish, all_may, merged
-from localspec.control.cost import CostCurve
+from localspec.control.cost import JUMP, CostCurve
 from localspec.control.ledger import Kind, Ledger
 from localspec.control.price import Limits, Price
 from localspec.control.threads import ThreadTuner
@@ -95,8 +95,8 @@ class AutoController:
         if mode == "fixed":
             return all_may(wish)
         chat = self._chat(wish)
-        known = self._ledger.plain_step(self._sharers) is not None
-        if chat.since_plain >= (_PLAIN_EVERY if known else _PLAIN_AT_FIRST) and self._sharers == 1:
+        due = chat.since_plain >= (_PLAIN_EVERY if self.plain_s is not None else _PLAIN_AT_FIRST)
+        if (due or not self._curve.known) and self._sharers == 1:
             return {}
         prices = {}
         for name, lag in wish.drafters.items():
@@ -116,6 +116,8 @@ class AutoController:
                 arm.hope()
             for watch in chat.watches.values():
                 watch.hope()
+            if abs(wish.n_past - chat.n_past) > JUMP:  # rows cost something else now
+                chat.since_plain = _PLAIN_EVERY
             chat.n_past = wish.n_past
         return chat
 
@@ -166,7 +168,7 @@ class AutoController:
 
     @property
     def plain_s(self) -> float | None:
-        step = self._ledger.plain_step(self._sharers)
+        step = self._ledger.plain_step(self._sharers, self._curve.seconds(self._sharers))
         return None if step is None else step / self._sharers
 
     @property
@@ -222,14 +224,15 @@ class AutoController:
         change = self._curve.change(record.rows, len(walks))
         settled = self._curve.settled(record.rows)
         step_s = record.step_s - self._stall(record, settled)
-        self._curve.observe(record.rows, record.wall_s)
+        self._curve.observe(record.rows, record.wall_s, record.cells)
         kind: Kind = "guessed" if record.rows > len(walks) else "asked" if record.draft_s else "plain"
         self._learn_host(kind, max(record.step_s - record.wall_s - sum(record.draft_s.values()), 0.0))
         tokens = sum(len(walk.tokens) for walk in walks)
         self._tokens = self._tokens * _FADE + tokens
         self._seconds = self._seconds * _FADE + step_s
         plain_s = tokens * self._plain_s if kind == "guessed" else step_s - self._vain(kind, record, settled)
-        self._ledger.add(tokens, step_s, plain_s, sharers=len(walks), kind=kind, settled=settled)
+        n, pass_s = len(walks), self._curve.seconds(len(walks))
+        self._ledger.add(tokens, step_s, plain_s, pass_s=pass_s, sharers=n, kind=kind, settled=settled)
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
         net = (tokens - step_s / self._plain_s) / len(walks)

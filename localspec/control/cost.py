@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 
+from localspec.control.slope import ContextSlope
+
 _SPAN = 7  # passes whose median is the level: one that was pushed aside says nothing about the next
 _ALIKE = 64
 _SLOW = 0.05  # how far a surprising pass moves the shape; further at first
 _LARGEST_SURPRISE = 2.0
 _MOST_CHANGE = 0.2  # of the shortest pass
+#: Cells more or less that make it another context.
+JUMP = 512
+_FRESH = 3  # passes in which only its slope is learnt
 
 
 class CostCurve:
     """Seconds of a verify pass by its number of rows.
 
-    Two things are told apart. The *shape*, how much more n rows cost than one, belongs to model and build: measured at
-    load, corrected slowly. The *level* is today's: it rises with the context and with the neighbours on the machine,
-    and follows every pass, whatever its rows. So the price of a row stays right where plain passes are rare, and the
-    time of a plain pass where drafts are the rule.
+    Three things are told apart. The *shape*, how much more n rows cost than one, belongs to model and build: measured
+    at load, corrected slowly. The *slope* is what every row pays for the context it looks at (`ContextSlope`). The
+    *level* is today's: it rises with the neighbours on the machine, and follows every pass, whatever its rows. So the
+    price of a row stays right where plain passes are rare, and the time of a plain pass where drafts are the rule.
 
     A pass of another number of rows than the one before takes longer: backends prepare a graph for a shape and use it
     again while the shape stays.
@@ -35,17 +40,25 @@ class CostCurve:
         self._seen: Counter[int] = Counter()
         # Measured beside busy neighbours it may come out as anything.
         self._change_s = min(change_s, _MOST_CHANGE * min(self._points.values(), default=0.0))
+        self._slope = ContextSlope(self._points.get(1, 0.0))
+        self._cells, self._fresh = 0, 0
         self._level = 1.0
         self._ratios: deque[float] = deque(maxlen=_SPAN)  # of the last passes: seconds over what the shape says
         self._rows, self._alike = 0, _ALIKE  # of the last pass; how many before it had as many
 
     def seconds(self, rows: int) -> float:
-        """Expected seconds of a pass of ``rows``; 0 while nothing is known."""
+        """Expected seconds of a pass of ``rows`` in the context of the last one; 0 while nothing is known."""
         if not self._points:
             return 0.0
         while len(self._bases) <= rows:
             self._bases.append(self._base(len(self._bases)))
-        return self._bases[rows] * self._shape.get(rows, 1.0) * self._level
+        reading = rows * self._slope.row_s * self._cells
+        return (self._bases[rows] * self._shape.get(rows, 1.0) + reading) * self._level
+
+    @property
+    def known(self) -> bool:
+        """Whether passes of one row have shown what rows cost in the context of the last one."""
+        return self._slope.knows(self._cells)
 
     @property
     def change_s(self) -> float:
@@ -63,17 +76,28 @@ class CostCurve:
         """Whether a pass of so many rows comes after one of as many."""
         return self._rows in (0, rows)
 
-    def observe(self, rows: int, seconds: float) -> None:
-        """One pass."""
+    def observe(self, rows: int, seconds: float, cells: int = 0) -> None:
+        """One pass, with so many cells of context in use."""
         if not self.settled(rows):
             seconds = max(seconds - self.change_s, seconds / 2)
         if not self._points:
             self._points[rows] = seconds
+        if abs(cells - self._cells) > JUMP:
+            self._fresh = _FRESH + 1
+            self._ratios.clear()  # what was not known of the slope is in them
+        self._fresh = max(self._fresh - 1, 0)
+        self._cells = cells
+        self._alike = self._alike + 1 if self.settled(rows) else 0
+        self._rows = rows
+        if rows == 1:
+            self._slope.observe(cells, seconds)
+        if not self._fresh:
+            self._correct(rows, seconds)
+
+    def _correct(self, rows: int, seconds: float) -> None:
         expected = max(self.seconds(rows), 1e-9)
         self._ratios.append(self._level * seconds / expected)
         self._level = sorted(self._ratios)[len(self._ratios) // 2]
-        self._alike = self._alike + 1 if self.settled(rows) else 0
-        self._rows = rows
         if self._alike < _ALIKE:  # with one count alone, shape and level cannot be told apart
             surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
             self._seen[rows] += 1

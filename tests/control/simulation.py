@@ -124,11 +124,13 @@ def run(
     noise: float = 0.0,
     change: float = 0.0,
     stalls: float = 0.0,
+    read: float = 0.0,
+    before: int = 0,
     seed: int = 0,
 ) -> Run:
     """Decodes ``n`` tokens of ``text``, whose first is pending. A pass of one row takes ``curve(1)`` seconds, a step
     ``host`` more, a pass of another number of rows than the one before ``change`` more, a share of ``stalls`` thirty
-    times as long."""
+    times as long. A row pays ``read`` for every cell of the context, of which ``before`` are there at the start."""
     rng = random.Random(seed)
     at, rows = 0, 1
     costly = frozenset(name for name, one in sources.items() if one.pass_s)
@@ -146,7 +148,7 @@ def run(
             if tree.draft_n:
                 proposals[name] = tree
         tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(text[at])
-        wall = curve(len(tree)) * rng.lognormvariate(0, noise) + change * (len(tree) != rows)
+        wall = (curve(len(tree)) + len(tree) * read * (before + at)) * rng.lognormvariate(0, noise) + change * (len(tree) != rows)
         wall *= 30 if stalls and rng.random() < stalls else 1
         rows = len(tree)
         tokens: list[int] = []
@@ -160,7 +162,7 @@ def run(
             node = child
         step = wall + sum(draft_s.values()) + host
         controller.observe(
-            PassRecord(len(tree), at, wall, wall, draft_s, step), [Walk(0, proposals, tree, tuple(tokens))]
+            PassRecord(len(tree), before + at, wall, wall, draft_s, step), [Walk(0, proposals, tree, tuple(tokens))]
         )
         steps.append((step, len(tokens)))
         at += len(tokens)

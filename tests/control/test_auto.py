@@ -145,6 +145,47 @@ def test_a_single_slow_pass_moves_little() -> None:
     assert curve.seconds(4) == pytest.approx(1.5)
 
 
+def observed(curve: CostCurve, cells: int, n: int, *, read: float = 0.002, level: float = 1.0) -> CostCurve:
+    """After ``n`` more passes of one row, which takes 1 s and ``read`` for every cell."""
+    for _ in range(n):
+        curve.observe(1, level * (1.0 + read * cells), cells)
+    return curve
+
+
+def test_in_a_long_context_every_row_reads_it_again() -> None:
+    """Four rows read four times 4,000 cells, so they take 1.5 + 4 · 8 seconds and not 1.5 times 9."""
+    curve = observed(CostCurve({1: 1.0, 4: 1.5}), 100, 50)
+    assert curve.seconds(4) == pytest.approx(1.5, rel=0.25)
+    observed(curve, 4000, 4)
+    assert curve.seconds(1) == pytest.approx(9.0, rel=0.05)
+    assert curve.seconds(4) == pytest.approx(33.5, rel=0.05)
+    observed(curve, 100, 4)
+    assert curve.seconds(4) == pytest.approx(1.5 + 4 * 0.2, rel=0.05)
+
+
+def test_neighbours_in_a_long_context_are_no_slope_for_long() -> None:
+    """They are taken for it at first, which makes rows dear: no loss. Where they stay, the level takes over."""
+    curve = observed(CostCurve({1: 1.0, 4: 1.5}), 1000, 20, read=0.0, level=2.0)
+    for cells in (2000, 3000, 4500, 6000):
+        observed(curve, cells, 20, read=0.0, level=2.0)
+    assert curve.seconds(1) == pytest.approx(2.0, rel=0.05)
+    assert curve.seconds(4) < 5.0
+
+
+def test_long_contexts_change_what_pays() -> None:
+    """Where attention is most of a pass, guesses win nothing; and what is called plain is plain at this length."""
+    mine = {"ngram": source([0.8] * N, 5, has=0.6)}
+    read = 0.004  # 16 s a row at 4,000 cells, where the weights take one
+    controller = AutoController(CostCurve({n: CURVES["F16"](n) for n in (1, 2, 4, 8, 16)}))
+    early = run(controller, mine, CURVES["F16"], 200, spec=AUTO)
+    plain = run(FixedController(), {}, CURVES["F16"], 200, spec=fixed(0))
+    assert plain.seconds / early.seconds > 1.2
+    late = run(controller, mine, CURVES["F16"], 200, spec=AUTO, read=read, before=4000)
+    plain = run(FixedController(), {}, CURVES["F16"], 200, spec=fixed(0), read=read, before=4000)
+    assert plain.seconds / late.seconds > 0.97
+    assert controller.plain_s == pytest.approx(plain.seconds / 200, rel=0.05)
+
+
 def test_modes() -> None:
     controller = AutoController(CostCurve({1: 1.0, 2: 1.1, 16: 2.0}))
     room = Limits(8, 8, 8)
