@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from types import FrameType
+from typing import Any, TextIO
 
 from localspec.cli.repl.keyboard import Keyboard
 
@@ -43,11 +46,36 @@ def keys_are_kept(screen: TextIO | None) -> Iterator[Keyboard]:
     mark_pastes(screen, on=True)
     keyboard = Keyboard(line)
     try:
-        yield keyboard
+        with _given_back_while_stopped(line, before, screen):
+            yield keyboard
     finally:
         mark_pastes(screen, on=False)
         keyboard.close()
         termios.tcsetattr(line, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _given_back_while_stopped(line: int, before: list[Any], screen: TextIO | None) -> Iterator[None]:
+    """ctrl-z leaves the shell a terminal as it was, and takes it up again as it is now when the job goes on."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        now = termios.tcgetattr(line)
+        mark_pastes(screen, on=False)
+        termios.tcsetattr(line, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)  # comes back when the job goes on
+        signal.signal(signal.SIGTSTP, stop)
+        termios.tcsetattr(line, termios.TCSADRAIN, now)
+        mark_pastes(screen, on=True)
+
+    if signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTSTP, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
 
 
 def mark_pastes(screen: TextIO | None, *, on: bool) -> None:

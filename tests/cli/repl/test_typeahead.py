@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import termios
 from pathlib import Path
 
@@ -70,6 +71,25 @@ def test_a_draft_has_what_the_prompt_had_read_already(tmp_path: Path) -> None:
         terminal.send(b"\x03")
         assert "waits at the prompt" in plain(terminal.prompt())
         terminal.until(b"next one")
+        terminal.process.kill()
+
+
+@pytest.mark.parametrize("answering", [True, False])
+def test_ctrl_z_gives_the_terminal_back_until_the_job_goes_on(tmp_path: Path, answering: bool) -> None:
+    """Without a shell there is nobody to wake it: the system does not stop it then, and it goes on at once."""
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        if answering:
+            terminal.send(b"abc\r")
+            terminal.until(TAKEN)
+            terminal.until(b"k")
+        before = terminal.modes()
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(b"\x1b[?2004l")
+        terminal.until(b"\x1b[?2004h")
+        assert terminal.modes() == before
+        terminal.send(b"\x03")
+        terminal.until(b"stopped" if answering else b"leaves")
         terminal.process.kill()
 
 
