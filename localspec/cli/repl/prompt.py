@@ -47,6 +47,7 @@ from localspec.cli.repl.typeahead import draft, mark_pastes
 
 #: Where prompt_toolkit looks for an editor if the environment names none.
 EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
+_PASTE = Keys.BracketedPaste
 #: What ends a program from outside; SIGHUP says that its terminal is gone.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 #: More, and terminals begin to drop the sequence.
@@ -130,7 +131,7 @@ class PromptTerminal:
     def withdraw(self) -> None:
         with self._keyboard.rests():
             keys = [*get_typeahead(self._keys), *self._keys.kept()]
-        self._draft = draft("".join(key.data for key in keys))
+        self._draft = draft("".join(self._folded(key.data) if key.key is _PASTE else key.data for key in keys))
 
     def copy(self, text: str) -> bool:
         if not self._output.terminal:
@@ -167,10 +168,9 @@ class PromptTerminal:
         def _send(event: KeyPressEvent) -> None:
             event.current_buffer.validate_and_handle()
 
-        @keys.add(Keys.BracketedPaste, filter=~is_searching)
+        @keys.add(_PASTE, filter=~is_searching)
         def _paste(event: KeyPressEvent) -> None:
-            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-            event.current_buffer.insert_text(self._pastes.fold(text))
+            event.current_buffer.insert_text(self._folded(event.data))
 
         @keys.add(Keys.Vt100MouseEvent)
         def _mouse(event: KeyPressEvent) -> None:
@@ -186,6 +186,9 @@ class PromptTerminal:
                 event.current_buffer.open_in_editor()
 
         return keys
+
+    def _folded(self, pasted: str) -> str:
+        return self._pastes.fold(pasted.replace("\r\n", "\n").replace("\r", "\n"))
 
     def _enter(self, buffer: Buffer) -> None:
         """Sends, or begins a new line where more is to come."""

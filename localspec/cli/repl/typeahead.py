@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO
 
+from localspec.cli.diagnostics import printable
 from localspec.cli.repl.keyboard import Keyboard
 
 #: A key that is more than a character: escape sequences of arrows, function keys, a bracketed paste.
@@ -114,6 +115,6 @@ def draft(typed: str) -> str:
     for char in _KEYS.sub("", typed.replace("\r\n", "\n")).replace("\r", "\n"):
         if char in _ERASES:
             text = text[:-1]
-        elif char in "\n\t" or char.isprintable():
+        elif printable(char, keep="\n\t") == char:
             text += char
     return text.strip("\n")

@@ -25,6 +25,7 @@ CHAT = ("chat", "-m", "slow.gguf", "-s", "3", "-n", "300", "--ignore-eos")
         ("\x04\x15\r\r", ""),
         ("h\u00e9 \u6f22\t!", "h\u00e9 \u6f22\t!"),
         ("a\x1b", "a"),
+        ("👩\u200d👧 \U0010fffd\u3000", "👩\u200d👧 \U0010fffd\u3000"),
     ],
 )
 def test_a_draft_is_what_the_keys_would_have_written(typed: str, text: str) -> None:
