@@ -95,7 +95,7 @@ class Chat:
     """
 
     def __init__(
-        self, engines: Engines, values: Values, conversation: Conversation, *, typed: Collection[str] = ()
+        self, engines: Engines, values: Values, conversation: Conversation, typed: Collection[str] = ()
     ) -> None:
         self.engines = engines
         self.values: dict[str, Any] = dict(values)
@@ -109,9 +109,8 @@ class Chat:
         self.types: tuple[str, ...] | None = None
         self._left_out = 0
         self._again = 0
-        self.unanswered: tuple[str, int, tuple[Attachment, ...]] | None = (
-            None  # the last question, if it brought nothing
-        )
+        #: The last question, if it brought nothing.
+        self.unanswered: tuple[str, int, tuple[Attachment, ...]] | None = None
         self._noticed: set[str] = set()
         self._remarks = Remarks()
         self._reasoning: tuple[object, Reasoning] | None = None

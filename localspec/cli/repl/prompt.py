@@ -282,7 +282,7 @@ def _drawn_on(stream: TextIO) -> Vt100_Output:
         except OSError:
             rows, columns = 0, 0
         # A prompt that fills the screen would be cleared as a whole, and some terminals keep what is cleared so.
-        return Size(rows=(rows or 24) - 1, columns=columns or 80)
+        return Size(rows=max((rows or 24) - 1, 1), columns=columns or 80)
 
     return Vt100_Output(stream, size, term=os.environ.get("TERM"), enable_cpr=False)
 

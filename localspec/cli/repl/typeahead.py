@@ -60,14 +60,15 @@ def _given_back_while_stopped(line: int, before: list[Any], screen: TextIO | Non
     """ctrl-z leaves the shell a terminal as it was, and takes it up again as it is now when the job goes on."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        now = termios.tcgetattr(line)
-        mark_pastes(screen, on=False)
-        termios.tcsetattr(line, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)  # comes back when the job goes on
-        signal.signal(signal.SIGTSTP, stop)
-        termios.tcsetattr(line, termios.TCSADRAIN, now)
-        mark_pastes(screen, on=True)
+        with suppress(termios.error):  # the terminal may be gone
+            now = termios.tcgetattr(line)
+            mark_pastes(screen, on=False)
+            termios.tcsetattr(line, termios.TCSADRAIN, before)
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTSTP)  # comes back when the job goes on
+            signal.signal(signal.SIGTSTP, stop)
+            termios.tcsetattr(line, termios.TCSADRAIN, now)
+            mark_pastes(screen, on=True)
 
     if signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL:
         yield
@@ -83,8 +84,7 @@ def mark_pastes(screen: TextIO | None, *, on: bool) -> None:
     """Asks the terminal for marks around what is pasted, or for none."""
     if screen is not None:
         with suppress(OSError, ValueError):  # it may be gone
-            screen.write(f"\x1b[?2004{'h' if on else 'l'}")
-            screen.flush()
+            os.write(screen.fileno(), b"\x1b[?2004" + (b"h" if on else b"l"))  # a signal may have come in a write
 
 
 @contextmanager
