@@ -46,7 +46,7 @@ class Act:
 
     Args:
         typed: ends with Enter unless it is empty.
-        pasted: put in at once in place of typing.
+        pasted: put in at once in place of typing; so long that the prompt only says how long.
         stop: ctrl-c comes when this is on the screen below what was typed.
         first: a command that leads to a prompt with text in it.
         erase: keys for that text, by tmux's names.
@@ -138,8 +138,7 @@ def play(screen: Screen, act: Act) -> float | None:
     for key in act.erase:
         screen.press(key)
     if act.pasted:
-        last = act.pasted.rsplit("\n", 1)[-1]
-        _send(screen, lambda: screen.paste(act.pasted), last)
+        _send(screen, lambda: screen.paste(act.pasted), f"[pasted {act.pasted.count(chr(10)) + 1} lines]")
     else:
         _send(screen, lambda: screen.write(act.typed), act.typed)
     if not act.stop:

@@ -18,7 +18,8 @@ from localspec.options.commands import GROUPS, Command
 from localspec.options.parse import HELP, Given, parse
 from localspec.options.suggest import did_you_mean, likely_flag
 
-#: Command → module and function: ``body(values) -> exit code``.
+#: Command → module and function: ``body(values) -> exit code``. Values are options by name; of commands that load an
+#: engine ``system`` is the text, and ``typed`` are the names of options on the command line.
 BODIES = {
     "chat": ("localspec.cli.chat", "chat"),
     "complete": ("localspec.cli.complete", "complete"),
@@ -94,7 +95,7 @@ def _run_command(command: Command, arguments: Sequence[str]) -> int:
     values = settings.values
     if "gpu_layers" in values:
         check_loading(values)
-        values = {**values, "system": system_message(values)}
+        values = {**values, "system": system_message(values), "typed": settings.typed}
     raise Ending(_body(command)(values))
 
 

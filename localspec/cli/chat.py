@@ -45,7 +45,7 @@ def chat(values: Values) -> int:
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
     screen = _screen() if at_terminal and not dumb else None
     with keys_are_kept(screen) as keyboard, LoadedEngines(values, Progress(shows=not dumb)) as engines:
-        talk = Chat(engines, values, Conversation(values["system"]))
+        talk = Chat(engines, values, Conversation(values["system"]), typed=values["typed"])
         terminal = _terminal(output, screen, keyboard, talk, History(history_file() if at_terminal else None))
         repl = Repl(talk, terminal, View(output, values, plain=dumb))
         if converses and not values["single_turn"]:

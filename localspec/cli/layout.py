@@ -19,13 +19,13 @@ def at_terminal() -> bool:
         return False
 
 
-def columns() -> int:
-    """How wide the terminal is that `say` writes to, now."""
+def columns(*, least: int = NARROWEST) -> int:
+    """How wide the terminal is that `say` writes to, now; ``least`` where it is narrower."""
     try:
         found = os.get_terminal_size(sys.stderr.fileno()).columns
     except (AttributeError, OSError, ValueError):
         found = COLUMNS
-    return max(found or COLUMNS, NARROWEST)
+    return max(found or COLUMNS, least)
 
 
 def fitted(text: str) -> str:

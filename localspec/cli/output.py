@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -35,6 +36,13 @@ class Output:
         if sys.stdout is None:
             raise BrokenPipeError
         self.terminal = sys.stdout.isatty()
+
+    def columns(self) -> int:
+        """How wide the terminal is now; 0 if nobody knows."""
+        try:
+            return os.get_terminal_size(sys.stdout.fileno()).columns
+        except (AttributeError, OSError, ValueError):
+            return 0
 
     def text(self, text: str) -> None:
         """Model text. On a terminal its control characters are made harmless; a file gets it as it is."""

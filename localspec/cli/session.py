@@ -125,6 +125,10 @@ def _fetched(values: Values, repo: str, file: str, flag: str) -> Path:
     return fetch(HubRef.parse(values[repo], values[file], flag=flag), values)
 
 
+#: Columns that progress needs; in fewer its line would be broken, and not be written anew in its place.
+_NARROWEST_LINE = 10
+
+
 class Progress:
     """A line on stderr, written anew where it changes and gone when all is done; where stderr is no terminal, nothing.
 
@@ -167,7 +171,7 @@ class Progress:
         if not self._shows:
             return
         end = "" if share is None else f" {100 * share:2.0f} %"
-        line = one_line(what)[: columns() - len(end) - 1] + end
+        line = one_line(what)[: columns(least=_NARROWEST_LINE) - len(end) - 1] + end
         if line != self._shown:
             say(line.ljust(len(self._shown)), end="\r")
             self._shown = line

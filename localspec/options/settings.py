@@ -25,6 +25,11 @@ class Settings:
     origins: dict[str, Origin]
     notes: tuple[str, ...] = ()
 
+    @property
+    def typed(self) -> frozenset[str]:
+        """Options that were given on the command line: nothing that comes later by itself overrides them."""
+        return frozenset(name for name, origin in self.origins.items() if origin.level is Level.CLI)
+
 
 def settle(command: Command, given: Given, environment: Mapping[str, str], *, files: bool = True) -> Settings:
     """Puts the sources on top of each other; those of ``files`` may be left out.

@@ -13,6 +13,7 @@ import pytest
 from localspec.cli import layout
 from localspec.cli.diagnostics import fail, note
 from localspec.cli.layout import columns, fitted, flow, table
+from localspec.cli.session import Progress
 
 
 def test_parts_flow_below_the_first() -> None:
@@ -38,6 +39,15 @@ def test_columns_of_a_terminal(monkeypatch: pytest.MonkeyPatch, there: int, told
         termios.tcsetwinsize(stream.fileno(), (24, there))
         monkeypatch.setattr(sys, "stderr", stream)
         assert columns() == told
+
+
+def test_progress_fits_in_one_line_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen, os.fdopen(theirs, "w") as stream:
+        termios.tcsetwinsize(stream.fileno(), (24, 14))
+        monkeypatch.setattr(sys, "stderr", stream)
+        Progress().show("loading a model of a long name", 0.4)
+        assert screen.read(100) == b"loading  40 %\r"
 
 
 def test_columns_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -91,12 +91,16 @@ class Chat:
         engines: the engine and its replacements.
         values: options by name; the chat changes its own copy.
         conversation: where it starts.
+        typed: names of the options that were given on the command line; a saved conversation changes none of them.
     """
 
-    def __init__(self, engines: Engines, values: Values, conversation: Conversation) -> None:
+    def __init__(
+        self, engines: Engines, values: Values, conversation: Conversation, typed: Collection[str] = ()
+    ) -> None:
         self.engines = engines
         self.values: dict[str, Any] = dict(values)
         self.given: Values = dict(values)
+        self.typed = frozenset(typed)
         self.conversation = conversation
         self.attachments: list[Attachment] = []
         self.totals = Totals()
@@ -105,9 +109,8 @@ class Chat:
         self.types: tuple[str, ...] | None = None
         self._left_out = 0
         self._again = 0
-        self.unanswered: tuple[str, int, tuple[Attachment, ...]] | None = (
-            None  # the last question, if it brought nothing
-        )
+        #: The last question, if it brought nothing.
+        self.unanswered: tuple[str, int, tuple[Attachment, ...]] | None = None
         self._noticed: set[str] = set()
         self._remarks = Remarks()
         self._reasoning: tuple[object, Reasoning] | None = None

@@ -142,7 +142,7 @@ FILES = (
         "load",
         "FILE",
         "goes on with one",
-        "Takes up a saved conversation in place of this one.",
+        "Takes up a saved conversation in place of this one, with its settings; those given on the command line stay.",
         talk.load,
         completes="path",
     ),

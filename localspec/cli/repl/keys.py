@@ -9,6 +9,7 @@ KEYS: tuple[tuple[str, str], ...] = (
     ('"""', "Begins a message of several lines that ends with the next one."),
     ("ctrl-c", "Stops the answer; what was shown stays, what was typed meanwhile waits at the prompt. Twice leaves."),
     ("ctrl-d", "Leaves; with /multiline, sends what is written."),
+    ("paste", "One message, whatever is in it. A long one is shown as [pasted 300 lines]; ctrl-g shows it all."),
     ("ctrl-g, ctrl-x ctrl-e", "Opens the message in $VISUAL or $EDITOR."),
     ("tab", "Completes commands, settings and file names."),
     ("up, ctrl-r", "Earlier messages; searches in them."),

@@ -10,8 +10,10 @@ import os
 import shutil
 import signal
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from types import FrameType
 from typing import TextIO
 
@@ -29,6 +31,7 @@ from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -38,11 +41,13 @@ from localspec.cli.repl.completion import Completion
 from localspec.cli.repl.front import LineCleared
 from localspec.cli.repl.history import History
 from localspec.cli.repl.keyboard import Keyboard
+from localspec.cli.repl.pastes import Pastes
 from localspec.cli.repl.plain import PROMPT, QUOTES
 from localspec.cli.repl.typeahead import draft, mark_pastes
 
 #: Where prompt_toolkit looks for an editor if the environment names none.
 EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
+_PASTE = Keys.BracketedPaste
 #: What ends a program from outside; SIGHUP says that its terminal is gone.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 #: More, and terminals begin to drop the sequence.
@@ -76,17 +81,19 @@ class PromptTerminal:
         self._keys = _Keys(keyboard)
         self._quoted = False
         self._draft = ""
+        self._pastes = Pastes()
         self._session: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
             prompt_continuation="  ",
-            history=_Past(history),
+            history=_Past(history, self._pastes),
             completer=_Completer(complete),
             complete_while_typing=False,
             enable_open_in_editor=True,
             enable_suspend=True,
             tempfile_suffix=".md",
             key_bindings=self._bindings(),
+            input_processors=[_Folded(self._pastes)],
             input=self._keys,
             output=_drawn_on(screen),
             color_depth=ColorDepth.DEPTH_1_BIT,
@@ -108,7 +115,7 @@ class PromptTerminal:
             self._quoted = False
             try:
                 with _ended_by_signals(self._session.app) as check:
-                    text = self._session.prompt(default=default, pre_run=check)
+                    text = self._pastes.unfold(self._session.prompt(default=default, pre_run=check))
             except EOFError:
                 self._session.default_buffer.append_to_history()  # the terminal may have gone away
                 return None
@@ -124,7 +131,7 @@ class PromptTerminal:
     def withdraw(self) -> None:
         with self._keyboard.rests():
             keys = [*get_typeahead(self._keys), *self._keys.kept()]
-        self._draft = draft("".join(key.data for key in keys))
+        self._draft = draft("".join(self._folded(key.data) if key.key is _PASTE else key.data for key in keys))
 
     def copy(self, text: str) -> bool:
         if not self._output.terminal:
@@ -161,6 +168,10 @@ class PromptTerminal:
         def _send(event: KeyPressEvent) -> None:
             event.current_buffer.validate_and_handle()
 
+        @keys.add(_PASTE, filter=~is_searching)
+        def _paste(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text(self._folded(event.data))
+
         @keys.add(Keys.Vt100MouseEvent)
         def _mouse(event: KeyPressEvent) -> None:
             """Nobody asked for the mouse. Pasted colours look like it, and prompt_toolkit stumbles over them."""
@@ -171,14 +182,18 @@ class PromptTerminal:
             if not _editor_is_there():
                 event.app.create_background_task(_say_no_editor())
             else:
+                event.current_buffer.document = Document(self._pastes.unfold(event.current_buffer.text))
                 event.current_buffer.open_in_editor()
 
         return keys
 
+    def _folded(self, pasted: str) -> str:
+        return self._pastes.fold(pasted.replace("\r\n", "\n").replace("\r", "\n"))
+
     def _enter(self, buffer: Buffer) -> None:
         """Sends, or begins a new line where more is to come."""
         text = buffer.text
-        if self._in_quotes(text):
+        if self._in_quotes(self._pastes.unfold(text)):
             buffer.insert_text("\n")
         elif self.multiline and not text.startswith("/"):
             if text.endswith(("/", "\\")):
@@ -266,7 +281,8 @@ def _drawn_on(stream: TextIO) -> Vt100_Output:
             columns, rows = os.get_terminal_size(stream.fileno())
         except OSError:
             rows, columns = 0, 0
-        return Size(rows=rows or 24, columns=columns or 80)
+        # A prompt that fills the screen would be cleared as a whole, and some terminals keep what is cleared so.
+        return Size(rows=max((rows or 24) - 1, 1), columns=columns or 80)
 
     return Vt100_Output(stream, size, term=os.environ.get("TERM"), enable_cpr=False)
 
@@ -283,15 +299,34 @@ async def _say_no_editor() -> None:
 class _Past(Past):
     """Our file as prompt_toolkit's history."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, pastes: Pastes) -> None:
         super().__init__()
         self._history = history
+        self._pastes = pastes
 
     def load_history_strings(self) -> Iterable[str]:
         return reversed(self._history.entries())
 
     def store_string(self, string: str) -> None:
-        self._history.add(string)
+        self._history.add(self._pastes.unfold(string))
+
+
+class _Folded(Processor):
+    """Shows what stands for a paste in words."""
+
+    def __init__(self, pastes: Pastes) -> None:
+        self._pastes = pastes
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        shown = [
+            (style, self._pastes.shown(char)) for style, text, *_ in transformation_input.fragments for char in text
+        ]
+        starts = [0, *accumulate(len(text) for _, text in shown)]
+        return Transformation(
+            [*shown],
+            source_to_display=lambda at: starts[min(at, len(shown))] + max(at - len(shown), 0),
+            display_to_source=lambda at: bisect_right(starts, at) - 1,
+        )
 
 
 class _Completer(Completer):

@@ -31,6 +31,8 @@ ELSEWHERE = {
 }
 #: What is listed even where it was not changed, saved with a conversation, and offered first.
 OFTEN = (SAMPLING, SPEC, TEXT)
+#: Characters of a value in a list of changes.
+BRIEF = 40
 #: Where a model comes from; all else that an engine is made of is in its `EngineOptions`.
 MODELS = ("model", "hf_repo", "hf_file", "model_draft", "hf_repo_draft", "hf_file_draft")
 
@@ -180,23 +182,51 @@ def differing(chat: Chat) -> dict[str, Any]:
 
 def taken_over(chat: Chat, saved: Values) -> list[str]:
     """Sets what a saved conversation brought, together if possible: one may need another, and each may need the engine
-    to be loaded anew. Returns what could not be set and why."""
-    lost: list[str] = []
-    changes: dict[str, Any] = {}
-    words: dict[str, str] = {}
+    to be loaded anew. What was given on the command line stays. Returns lines: what changed, what stayed, and what
+    could not be set and why."""
     safe = [option for option in settable(chat.values) if option.group in OFTEN]
+    before, stay, lost = chat.values, [], []
+    changes: dict[str, Any] = {}
     for name, text in saved.items():
         try:
             option = find(name, safe)
-            changes[option.name], words[option.name] = parse(option, str(text)), option.word
+            value = parse(option, str(text))
         except UsageError as error:
-            lost.append(f"{name}: {error.message}")
+            lost.append(f"setting {name}: {error.message}")
+            continue
+        now = before[option.name]
+        if option.name not in chat.typed:
+            changes[option.name] = value
+        elif value != now:
+            stay.append(f"{option.word} {_brief(now)} (saved: {_brief(value)})")
+    loaded, failed = _apply_what_can_be(chat, changes)
+    changed = [
+        f"{option.word} {_brief(before[option.name])} -> {_brief(chat.values[option.name])}"
+        for option in safe
+        if chat.values[option.name] != before[option.name]
+    ]
+    lines = ["settings: " + ", ".join(changed) + ("; the engine was loaded anew" if loaded else "")] if changed else []
+    lines += ["as on the command line: " + ", ".join(stay)] if stay else []
+    return [*lines, *lost, *failed]
+
+
+def _apply_what_can_be(chat: Chat, changes: Values) -> tuple[bool, list[str]]:
+    """All at once, or those that are possible one by one. Returns whether the engine was loaded anew, and why the
+    others are not set."""
     try:
-        apply(chat, changes)
+        return apply(chat, changes), []
     except LocalspecError:
-        for name, value in changes.items():
+        pass
+    loaded, failed = False, []
+    for option in settable(chat.values):
+        if option.name in changes:
             try:
-                apply(chat, {name: value})
+                loaded = apply(chat, {option.name: changes[option.name]}) or loaded
             except LocalspecError as error:
-                lost.append(f"{words[name]}: {error.message}")
-    return lost
+                failed.append(f"setting {option.word}: {error.message}")
+    return loaded, failed
+
+
+def _brief(value: Any) -> str:
+    text = one_line(shown(value))
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from localspec.chat import transcript
+from localspec.chat.conversation import Conversation
 from localspec.cli.diagnostics import one_line
 from localspec.cli.repl import settings
 from localspec.cli.repl.attach import Attachment, matching, own_words, read_file
@@ -115,14 +116,23 @@ def save(front: Front, argument: str) -> None:
 def load(front: Front, argument: str) -> None:
     path = _file(argument, "/load evening.json")
     saved = transcript.load(path)
+    system = _system_taken_over(front, saved.conversation)
     front.chat.start(saved.conversation)
-    lines = [f"{_size(front)} from {path}"]
-    if saved.settings:
-        lost = settings.taken_over(front.chat, saved.settings)
-        lines += [f"setting {line}" for line in lost] or [f"settings: {_pairs(saved.settings)}"]
+    lines = [f"{_size(front)} from {path}", *system, *settings.taken_over(front.chat, saved.settings)]
     if question := saved.conversation.last_question():
         lines.append(f"the last question was: {_short(question)}")
     front.say("\n".join(lines))
+
+
+def _system_taken_over(front: Front, conversation: Conversation) -> list[str]:
+    """The system message is part of what was saved, unless one was given on the command line."""
+    now, saved = front.chat.conversation.system, conversation.system
+    if now == saved:
+        return []
+    if front.chat.typed.isdisjoint({"system", "system_file"}):
+        return [f"system message: {_short(now or '(none)')} -> {_short(saved or '(none)')}"]
+    conversation.system = now
+    return [f"as on the command line: the system message (saved: {_short(saved or '(none)')})"]
 
 
 def export_(front: Front, argument: str) -> None:
@@ -199,10 +209,6 @@ def _file(argument: str, example: str) -> Path:
 def _size(front: Front) -> str:
     n = exchanges(front.chat.conversation.messages)
     return f"{n} exchange{'' if n == 1 else 's'}"
-
-
-def _pairs(values: dict[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def _short(text: str) -> str:

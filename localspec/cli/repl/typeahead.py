@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from types import FrameType
+from typing import Any, TextIO
 
+from localspec.cli.diagnostics import printable
 from localspec.cli.repl.keyboard import Keyboard
 
 #: A key that is more than a character: escape sequences of arrows, function keys, a bracketed paste.
@@ -43,19 +47,44 @@ def keys_are_kept(screen: TextIO | None) -> Iterator[Keyboard]:
     mark_pastes(screen, on=True)
     keyboard = Keyboard(line)
     try:
-        yield keyboard
+        with _given_back_while_stopped(line, before, screen):
+            yield keyboard
     finally:
         mark_pastes(screen, on=False)
         keyboard.close()
         termios.tcsetattr(line, termios.TCSADRAIN, before)
 
 
+@contextmanager
+def _given_back_while_stopped(line: int, before: list[Any], screen: TextIO | None) -> Iterator[None]:
+    """ctrl-z leaves the shell a terminal as it was, and takes it up again as it is now when the job goes on."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        with suppress(termios.error):  # the terminal may be gone
+            now = termios.tcgetattr(line)
+            mark_pastes(screen, on=False)
+            termios.tcsetattr(line, termios.TCSADRAIN, before)
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTSTP)  # comes back when the job goes on
+            signal.signal(signal.SIGTSTP, stop)
+            termios.tcsetattr(line, termios.TCSADRAIN, now)
+            mark_pastes(screen, on=True)
+
+    if signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTSTP, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+
+
 def mark_pastes(screen: TextIO | None, *, on: bool) -> None:
     """Asks the terminal for marks around what is pasted, or for none."""
     if screen is not None:
         with suppress(OSError, ValueError):  # it may be gone
-            screen.write(f"\x1b[?2004{'h' if on else 'l'}")
-            screen.flush()
+            os.write(screen.fileno(), b"\x1b[?2004" + (b"h" if on else b"l"))  # a signal may have come in a write
 
 
 @contextmanager
@@ -86,6 +115,6 @@ def draft(typed: str) -> str:
     for char in _KEYS.sub("", typed.replace("\r\n", "\n")).replace("\r", "\n"):
         if char in _ERASES:
             text = text[:-1]
-        elif char in "\n\t" or char.isprintable():
+        elif printable(char, keep="\n\t") == char:
             text += char
     return text.strip("\n")

@@ -23,7 +23,7 @@ class View:
     def __init__(self, output: Output, values: Values, *, plain: bool) -> None:
         self._timings = values["show_timings"]
         wish = "off" if plain else values["color"]
-        self._pieces = Pieces(output, colour=has_colour(sys.stdout, wish))
+        self._pieces = Pieces(output, colour=has_colour(sys.stdout, wish), wraps=not plain)
         self._colour_err = has_colour(sys.stderr, wish)
         self._progress = Progress(shows=not plain)
         self._answering = False

@@ -85,8 +85,8 @@ def values(**changes: Any) -> dict[str, Any]:
     }
 
 
-def chat(loaded: Engine | None = None, *, system: str | None = None, **changes: Any) -> Chat:
-    return Chat(FakeEngines(loaded or engine()), values(**changes), Conversation(system))
+def chat(loaded: Engine | None = None, *, system: str | None = None, typed: Sequence[str] = (), **changes: Any) -> Chat:
+    return Chat(FakeEngines(loaded or engine()), values(**changes), Conversation(system), typed=typed)
 
 
 def loads(one: Chat) -> FakeEngines:

@@ -228,6 +228,31 @@ def test_save_and_load(capsys: Said, tmp_path: Path) -> None:
     assert "is missing" in take(one, capsys, "/save")
 
 
+def test_load_says_what_it_changes(capsys: Said, tmp_path: Path) -> None:
+    settings = {"top-k": "3", "temp": "0", "spec-ngram-simple-size-n": "7", "grammar": f'root ::= "{"a" * 99}"'}
+    transcript.save(tmp_path / "t", Conversation("pirate", messages("a", "b")), settings)
+    one = chat(system="teacher")
+    lines = take(one, capsys, f"/load {tmp_path}/t").splitlines()
+    assert "system message: teacher -> pirate" in lines
+    (changed,) = (line for line in lines if line.startswith("settings: "))
+    assert "top-k 40 -> 3" in changed
+    assert "spec-ngram-simple-size-n 3 -> 7" in changed
+    assert "grammar (none) -> root" in changed
+    assert "temp" not in changed  # it was 0 already
+    assert changed.endswith("the engine was loaded anew")
+    assert not [line for line in take(one, capsys, f"/load {tmp_path}/t").splitlines() if "->" in line]
+
+
+def test_load_leaves_what_was_given_on_the_command_line(capsys: Said, tmp_path: Path) -> None:
+    transcript.save(tmp_path / "t", Conversation("pirate"), {"top-k": "3", "temp": "0.5", "seed": "9"})
+    one = chat(system="teacher", typed=("temp", "seed", "system_file"), seed=9)
+    said = take(one, capsys, f"/load {tmp_path}/t")
+    assert "settings: top-k 40 -> 3\n" in said
+    assert "as on the command line: temp 0.0 (saved: 0.5)\n" in said  # the seed is the same
+    assert "as on the command line: the system message (saved: pirate)\n" in said
+    assert (one.values["temp"], one.values["top_k"], one.conversation.system) == (0.0, 3, "teacher")
+
+
 def test_a_saved_setting_reaches_no_file_and_no_model(capsys: Said, tmp_path: Path) -> None:
     path = tmp_path / "evening.json"
     one = chat()

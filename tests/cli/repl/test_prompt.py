@@ -62,11 +62,53 @@ def test_a_paste_of_300_lines_is_one_message(tmp_path: Path) -> None:
         terminal.prompt()
         text = "\n".join(lines)
         terminal.send(PASTE + text.encode() + PASTED)
-        terminal.until(b"299")
-        assert "5 tok" in send(terminal, b"x\r")
+        terminal.until(b"[pasted 300 lines]")
+        answered = send(terminal, b"x\r")
+        assert "5 tok" in answered
+        assert "299" not in answered
         tokens, exchanges = size(terminal)
         assert exchanges == "1 exchange"
         assert tokens >= len(text)
+        terminal.send(b"/edit\r")
+        terminal.until(b"line 299 \\x")
+        terminal.send(b"\x03")
+        terminal.until(b"nothing was changed")
+        terminal.prompt()
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+
+
+def test_a_folded_paste_is_one_sign_among_others(tmp_path: Path) -> None:
+    """It is deleted by one key, cut and put back, brought back from the history, and the cursor moves around it."""
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        terminal.send(PASTE + b"a\n" * 40 + PASTED + b"b" + PASTE + b"c" * 2000 + PASTED)
+        terminal.until(b"[pasted 40 lines]b[pasted 2000 characters]")
+        terminal.send(b"\x7f\x01z\x05y")  # rubbed out, start of line, end of line
+        terminal.until(b"z[pasted 40 lines]b")
+        send(terminal, b"\r")
+        asked = len("z" + "a\n" * 40 + "by\n")
+        assert asked <= size(terminal)[0] <= asked + 10
+        terminal.send(b"\x1b[A\x1b[A")
+        terminal.until(b"z[pasted 40 lines]by")
+        terminal.send(b"\x17\x19")  # cut and put back
+        send(terminal, b"\r")
+        assert 2 * asked <= size(terminal)[0] <= 2 * asked + 20
+        terminal.send(b"\x04")
+        assert terminal.end()[0] == 0
+    (file,) = tmp_path.rglob("history")
+    assert file.read_text().count("za\\na\\n") == 2  # each message, whole
+
+
+def test_the_editor_gets_all_of_a_paste(tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf "%s lines" "$(grep -c a "$1")" > "$1"\n')
+    editor.chmod(0o755)
+    with chat(tmp_path, env={"EDITOR": str(editor)}) as terminal:
+        terminal.prompt()
+        terminal.send(PASTE + b"a\n" * 40 + PASTED + b"\x07")
+        terminal.until(b"40 lines")
+        assert "5 tok" in send(terminal, b"\r")
         terminal.send(b"\x04")
         assert terminal.end()[0] == 0
 

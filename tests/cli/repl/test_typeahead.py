@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import termios
 from pathlib import Path
 
@@ -24,6 +25,7 @@ CHAT = ("chat", "-m", "slow.gguf", "-s", "3", "-n", "300", "--ignore-eos")
         ("\x04\x15\r\r", ""),
         ("h\u00e9 \u6f22\t!", "h\u00e9 \u6f22\t!"),
         ("a\x1b", "a"),
+        ("👩\u200d👧 \U0010fffd\u3000", "👩\u200d👧 \U0010fffd\u3000"),
     ],
 )
 def test_a_draft_is_what_the_keys_would_have_written(typed: str, text: str) -> None:
@@ -70,6 +72,25 @@ def test_a_draft_has_what_the_prompt_had_read_already(tmp_path: Path) -> None:
         terminal.send(b"\x03")
         assert "waits at the prompt" in plain(terminal.prompt())
         terminal.until(b"next one")
+        terminal.process.kill()
+
+
+@pytest.mark.parametrize("answering", [True, False])
+def test_ctrl_z_gives_the_terminal_back_until_the_job_goes_on(tmp_path: Path, answering: bool) -> None:
+    """Without a shell there is nobody to wake it: the system does not stop it then, and it goes on at once."""
+    with chat(tmp_path) as terminal:
+        terminal.prompt()
+        if answering:
+            terminal.send(b"abc\r")
+            terminal.until(TAKEN)
+            terminal.until(b"k")
+        before = terminal.modes()
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(b"\x1b[?2004l")
+        terminal.until(b"\x1b[?2004h")
+        assert terminal.modes() == before
+        terminal.send(b"\x03")
+        terminal.until(b"stopped" if answering else b"leaves")
         terminal.process.kill()
 
 
