@@ -52,7 +52,7 @@ class EngineOptions:
     ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
-    machine's.
+    machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
     """
 
     target: ModelOptions
@@ -70,6 +70,7 @@ class EngineOptions:
     chat_template: str | None = None
     log_file: Path | None = None
     rpc: tuple[str, ...] = ()
+    exact: bool = False
 
 
 def load(
@@ -147,12 +148,14 @@ class _Loader:
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(native, options.target, "target")
             undo.callback(model.free)
-            target = LlamaTarget(model, self._context(options.target))
+            target = LlamaTarget(model, replace(self._context(options.target), exact=options.exact))
             undo.callback(target.close_all)
             template = self._template(model)
             self._loads.append(target.describe("target"))
             drafters = self._drafters(native, target)
             undo.pop_all()
+        if target.exact is not None:
+            self._warn(f"--exact: {', '.join(target.exact.parts)}")
         if target.caps.n_ctx > target.caps.n_ctx_train:
             self._warn(
                 f"the context of {target.caps.n_ctx} tokens is longer than the {target.caps.n_ctx_train} the model was"
@@ -174,6 +177,7 @@ class _Loader:
             chat_template=None if template is None else template.source,
             warnings=tuple(self._warnings),
             loads=tuple(self._loads),
+            exact=target.exact,
         )
         controller = self._controller(target, drafters)
         return Engine(target, drafters, template=template, info=info, controller=controller)
@@ -184,7 +188,8 @@ class _Loader:
         if drafters and self._options.measure and target.caps.rollback is None:
             self._progress("target", 1.0)
             curve = measure(target, self._options.tree_nodes + 1)
-        tuner = ThreadTuner(core_count()) if self._options.target.threads is None else None
+        fixed = self._options.target.threads is not None or self._options.exact
+        tuner = None if fixed else ThreadTuner(core_count())
         return AutoController(curve, tuner)
 
     def _warn(self, text: str) -> None:

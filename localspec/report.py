@@ -54,14 +54,14 @@ def speculation_record(stats: SpecStats) -> dict[str, Any]:
 
 
 def answer_record(
-    finished: Finished, text: str, tokens: Sequence[TokenInfo], *, model: str, seed: int, logprobs: bool
+    finished: Finished, text: str, tokens: Sequence[TokenInfo], *, info: EngineInfo, seed: int, logprobs: bool
 ) -> dict[str, Any]:
-    """One answer as one JSON object."""
+    """One answer of one engine as one JSON object."""
     record: dict[str, Any] = {
         "text": text,
         "finish_reason": finished.reason,
         "stop": finished.stop,
-        "model": model,
+        "model": info.target,
         "seed": seed,
         "usage": {
             "prompt_tokens": finished.timings.prompt_n,
@@ -72,6 +72,8 @@ def answer_record(
         "timings": timings_record(finished.timings, finished.stats),
         "speculation": speculation_record(finished.stats),
     }
+    if info.exact is not None:
+        record["exact"] = {"rows": info.exact.rows, "price": info.exact.price}
     if logprobs:
         record["logprobs"] = [logprob_record(token) for token in tokens]
     return record

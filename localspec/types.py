@@ -425,9 +425,34 @@ class ModelLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class Exact:
+    """What makes answers the same to the bit, and its price: rows are computed ``rows`` at a time, always. A step
+    without guesses takes ``step_s`` seconds so and ``plain_s`` as it is, both measured at a short context when the
+    model was loaded."""
+
+    rows: int
+    step_s: float
+    plain_s: float
+
+    @property
+    def price(self) -> float:
+        """Times as long as without."""
+        return self.step_s / self.plain_s
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """What is done, and its price."""
+        return (
+            f"rows are computed {self.rows} at a time",
+            f"a step without guesses takes {self.price:.2f} times as long ({1000 * self.step_s:.1f} for"
+            f" {1000 * self.plain_s:.1f} ms)",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class EngineInfo:
     """What an engine runs: shown by every front end. Paths are as given; ``warnings`` are one line each;
-    ``chat_template`` is the Jinja text in use."""
+    ``chat_template`` is the Jinja text in use; ``exact`` says how answers are the same to the bit, if they are."""
 
     target: str
     draft: str | None
@@ -440,6 +465,7 @@ class EngineInfo:
     warnings: tuple[str, ...] = ()
     loads: tuple[ModelLoad, ...] = ()
     chat_template: str | None = None
+    exact: Exact | None = None
 
 
 Event = Started | Prefill | Tokens | Notice | Finished | Failed

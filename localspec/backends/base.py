@@ -129,7 +129,8 @@ class Target(Protocol):
         ...
 
     def commit(self, seq: int, path: Sequence[int]) -> None:
-        """Keeps the nodes of ``path`` (from the root down, () = nothing) and drops the rest of the tree."""
+        """Keeps the nodes of ``path`` (from the root down, () = nothing) and drops the rest of the tree. A target whose
+        cells must lie in order may keep fewer; ``n_past`` tells, and what is missing is read again."""
         ...
 
     def truncate(self, seq: int, n: int) -> int:

@@ -15,7 +15,18 @@ from localspec.errors import ExitCode, UsageError
 from localspec.options import Values, request
 from localspec.report import answer_record, status_line
 from localspec.text.thinking import Kind, Piece, ThinkingSplitter
-from localspec.types import Event, Failed, Finished, GenerationRequest, Message, Notice, Started, TokenInfo, Tokens
+from localspec.types import (
+    EngineInfo,
+    Event,
+    Failed,
+    Finished,
+    GenerationRequest,
+    Message,
+    Notice,
+    Started,
+    TokenInfo,
+    Tokens,
+)
 
 
 def complete(values: Values) -> int:
@@ -34,7 +45,7 @@ def complete(values: Values) -> int:
     with engine_for(values, Progress()) as engine:
         asked, thinking = _told(values, asked, engine.info.chat_template)
         handle = engine.submit(asked)
-        writer = _Writer(output, values, engine.info.target, thinking)
+        writer = _Writer(output, values, engine.info, thinking)
         try:
             for event in handle:
                 writer.take(event)
@@ -89,11 +100,11 @@ class _Thinking:
 class _Writer:
     """Events to stdout in the form asked for; thinking beside it."""
 
-    def __init__(self, output: Output, values: Values, model: str, thinking: _Thinking) -> None:
+    def __init__(self, output: Output, values: Values, info: EngineInfo, thinking: _Thinking) -> None:
         self.code = ExitCode.OK
         self._output = output
         self._values = values
-        self._model = model
+        self._info = info
         self._thinking = thinking
         self._screen = Pieces(output, colour=has_colour(sys.stdout))
         self._plain = not values["json"] and not values["jsonl"]
@@ -151,7 +162,7 @@ class _Writer:
             event,
             "".join(self._texts["answer"]),
             self._tokens,
-            model=self._model,
+            info=self._info,
             seed=self._seed,
             logprobs=self._values["logprobs"] is not None,
         )

@@ -132,6 +132,8 @@ class Engine:
         """
         self._samplers.check(request.sampling)
         self._check_types(request)
+        if self.info.exact is not None and request.spec.accept == "ratio":
+            raise UsageError("--exact gives the target's own text, the rule ratio another", hint="Use the rule draw.")
         prompt = check_length(self.encode(request), self.target.caps.n_ctx)
         events: deque[Event] = deque()
         self._count += 1

@@ -34,6 +34,7 @@ EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("grammar",), ("grammar_file",)),
     (("json_schema",), ("json_schema_file",)),
     (("json",), ("output",)),
+    (("exact",), ("spec_accept", "ubatch_size")),  # rows computed at a time are the mode's affair
     (("server",), ("model", "hf_repo", "model_draft", "hf_repo_draft", "setting", "spec_type")),
 )
 #: These do nothing without the other.

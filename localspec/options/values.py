@@ -46,6 +46,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         chat_template=chat_template(values),
         log_file=_path(values["log_file"]),
         rpc=servers(values["rpc"]),
+        exact=values["exact"],
     )
 
 

@@ -321,3 +321,24 @@ def test_tokens_lie_in_the_order_of_the_text(rounds: list[tuple[TokenTree, int]]
         places = [memory.place[id(cell)] for cell in mine]
         assert places == sorted(places)
         assert all(cell in mine or cell.ids == {waste} for cell in memory.cells)
+
+
+@few
+@given(st.lists(st.tuples(trees(), st.integers(0, 20)), max_size=6))
+def test_a_gapless_cache_keeps_nothing_behind_a_rejected_cell(rounds: list[tuple[TokenTree, int]]) -> None:
+    memory = Places()
+    branches = Branches(IdPool(16, gapless=True), memory)
+    everything = []  # keeps ids of cells from being used again
+    for tree, pick in rounds:
+        ids, n_past = branches.place(tree, 0), branches.n_past
+        for node in branches.order:
+            cell = Cell(node, n_past + tree.depths[node], set(ids[node]))
+            everything.append(cell)
+            memory.write(cell)
+        path = tree.path(pick % len(tree))
+        assert branches.commit(path)
+        kept = branches.n_past - n_past
+        assert [*branches.order][:kept] == [*path][:kept]
+        assert kept == len(path) or branches.order[kept] != path[kept]
+        assert sorted(memory.place[id(cell)] for cell in memory.cells) == list(range(branches.n_past))
+        assert all(memory.place[id(cell)] == cell.pos and branches.main in cell.ids for cell in memory.cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 TYPES: dict[str, tuple[type, ...]] = {
@@ -39,7 +40,8 @@ def fits(value: Any, schema: Any, root: Any) -> bool:
         least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
         return least <= len(value) <= most and all(fits(one, schema.get("items", True), root) for one in value)
     if isinstance(value, str):
-        return bool(schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)))
+        fitting = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
+        return bool(fitting and re.search(schema.get("pattern", ""), value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -21,8 +22,9 @@ from localspec.tools.verify.judge import allowed_differences
 from localspec.tools.verify.pairwise import covering
 from localspec.tools.verify.run import Checked, Plan, record, verify
 from localspec.tools.verify.table import terminal
-from localspec.types import SpecParams
-from tests.engine.support import draft_model
+from localspec.types import Exact, SpecParams
+from tests.drafters.support import TEXT_DRAFTERS
+from tests.engine.support import Gapless, draft_model
 from tests.tools.faults import Leaking, Rounding, accept_all, accept_first_guess
 
 PROMPTS = (Prompt("1", "a", "abcabcabcabc"), Prompt("2", "a", "the the the"), Prompt("3", "b", "zyxw"))
@@ -31,6 +33,12 @@ PROMPTS = (Prompt("1", "a", "abcabcabcabc"), Prompt("2", "a", "the the the"), Pr
 def engine(target: FakeTarget | None = None) -> Engine:
     target = target or FakeTarget(FakeVocab(40), seed=5, spread=2.0)
     return Engine(target, [draft_model(target, seed=5, noise=1.0), NgramSimple(NgramOptions(size_n=2))])
+
+
+def exact(target: FakeTarget) -> Engine:
+    one = engine(target)
+    one.info = replace(one.info, exact=Exact(4, 2.0, 1.0))
+    return one
 
 
 def check(engine: Engine, *, samplers: tuple[str, ...] = ("greedy", "seeded"), seeds: int = 0) -> Checked:
@@ -52,6 +60,22 @@ def test_every_option_is_equal_where_nothing_rounds() -> None:
     assert all(one.accepted > 30 for one in checked.chances)
 
 
+def test_every_drafter_meets_every_option() -> None:
+    """The whole array: each drafter, and all of them together, with each way to draw and each shape."""
+    target = FakeTarget(FakeVocab(40), seed=5, spread=2.0)
+    drafters = [draft_model(target, seed=5, noise=1.0), *(make() for make in TEXT_DRAFTERS.values())]
+    names = ("draft-simple", *TEXT_DRAFTERS)
+    tried = cases(names, tuple(SAMPLERS), (GIVEN, *SHAPES), SpecParams(depth=2, mode="fixed"))
+    assert len(tried) == (len(names) + 1) * len(SAMPLERS)
+    checked = verify(Engine(target, drafters), Plan(tried, PROMPTS[:1], tokens=16, seeds=0))
+    assert checked.verdict == "equal"
+    held = {
+        name: sum(one.accepted for case in checked.cases if name in case.case.drafters for one in case.prompts)
+        for name in names
+    }
+    assert all(held.values()), held
+
+
 def test_near_ties_under_rounding_are_no_fault() -> None:
     """Rows move with the shape of the pass by up to 1.3, and so do the control's: texts part, and that is rounding."""
     checked = check(engine(Rounding(FakeVocab(40), seed=5, spread=2.0, by=0.06)))
@@ -66,7 +90,31 @@ def test_near_ties_under_rounding_are_no_fault() -> None:
         assert prompt.difference.token != prompt.difference.plain_token
 
 
+def test_an_exact_engine_needs_no_control() -> None:
+    with exact(Gapless(FakeVocab(40), seed=5, spread=2.0)) as one:
+        checked = check(one, seeds=50)
+        assert isinstance(one.target, Gapless)
+        assert one.target.repairs > 0
+    assert checked.verdict == "equal"
+    assert [test.rule for test in checked.chances] == ["draw"]
+    assert "no control: with --exact nothing may differ" in terminal(checked, 120)
+
+
 # What is not
+
+
+class RoundingInOrder(Rounding, Gapless):
+    pass
+
+
+def test_an_exact_engine_may_not_even_round() -> None:
+    with exact(RoundingInOrder(FakeVocab(40), seed=5, spread=2.0, by=0.06)) as one:
+        checked = check(one)
+    assert checked.verdict == "fault"
+    found = [prompt.difference for one in checked.cases for prompt in one.prompts if prompt.difference is not None]
+    # Its passes could be repeated, those that read again what was lost among them.
+    assert found
+    assert all(one.moved > 0 and one.lag == 0.0 for one in found)
 
 
 def test_an_acceptance_that_takes_what_was_not_drawn_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

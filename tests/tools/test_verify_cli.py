@@ -45,6 +45,17 @@ def test_two_prompts_on_the_demo_model(smol: Path, prompts: str, tmp_path: Path)
     assert found["control"]["positions"] > 0
 
 
+def test_an_exact_engine_may_not_differ_at_all(smol: Path, prompts: str) -> None:
+    done = run(
+        *("verify", "-m", str(smol), "-c", "512", "-n", "8", "--prompts", prompts, "--exact"),
+        *("--shapes", "tree", "--sampler-sets", "greedy", "--seeds", "0"),
+    )
+    assert done.returncode == 0, done
+    lines = done.stderr.decode().splitlines()
+    assert lines[0].startswith("localspec: --exact: rows are computed 8 at a time, a step without guesses takes ")
+    assert lines[-2:] == ["no control: with --exact nothing may differ", "verdict: equal"]
+
+
 def test_a_sound_engine_and_a_certificate_on_stdout(prompts: str) -> None:
     done = run(
         *("verify", "-m", "a.gguf", "-md", "b.gguf", "--prompts", prompts, "-n", "12", "--seeds", "50", "--json"),

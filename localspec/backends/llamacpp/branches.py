@@ -11,6 +11,7 @@ they have, and only the tail is touched: what is new since is copied, what is re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Protocol
 
 from localspec.errors import EngineError
@@ -34,10 +35,12 @@ class IdPool:
         n: ids to hand out, 0 to n - 1.
         waste: an id that keeps rejected cells occupied which lie between accepted ones (see `Branches.commit`);
             ``None``: they are freed at once.
+        gapless: nothing is kept behind a rejected cell instead.
     """
 
-    def __init__(self, n: int, *, waste: int | None = None) -> None:
+    def __init__(self, n: int, *, waste: int | None = None, gapless: bool = False) -> None:
         self.waste = waste
+        self.gapless = gapless
         self._free = list(range(n - 1, -1, -1))
         self._holders: list[Branches] = []
 
@@ -139,8 +142,11 @@ class Branches:
 
         Rejected cells that lie between accepted ones are not freed but handed to the waste id: a later token put
         there would come before its elders, attention would add up in another order than in plain decoding, and on a
-        quantised model that rounding shows.
+        quantised model that rounding shows. In a gapless cache what lies behind a rejected cell is dropped as well, for
+        the caller to read again.
         """
+        if self._pool.gapless:
+            path = [node for node, _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, self.order, strict=False))]
         if not path:
             return self.drop()
         if self._pool.waste is not None and not self._grown and len(path) < len(self._ids):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localspec.backends.llamacpp.adapters import Adapter, load_adapter
-from localspec.backends.llamacpp.devices import BufferType
+from localspec.backends.llamacpp.devices import BufferType, Device
 from localspec.backends.llamacpp.native import Line, Native
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.overrides import idle_overrides
@@ -128,6 +128,16 @@ class LlamaModel:
         """Whether the state of some layer cannot step back: recurrent and hybrid models."""
         lib = self.native.lib
         return bool(lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether a row takes some of several ways, as it is routed."""
+        return int(self.metadata(f"{self.metadata('general.architecture')}.expert_count") or 0) > 0
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Those that may compute for it, beside the CPU."""
+        return self._params.devices
 
     @property
     def size(self) -> int:

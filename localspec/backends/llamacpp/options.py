@@ -26,7 +26,8 @@ class LlamaOptions(ModelOptions):
     """A model's own options, and those that target and draft share.
 
     ``n_ctx = 0`` takes the model's own length; ``threads = None`` is every core. ``sequences`` conversations and
-    ``branches`` further tree branches share one cache; ``outputs`` rows of a pass may have logits.
+    ``branches`` further tree branches share one cache; ``outputs`` rows of a pass may have logits. ``exact``: rows do
+    not depend on what is computed beside them (`localspec.backends.llamacpp.exact`).
     """
 
     n_ctx: int = 0
@@ -37,3 +38,4 @@ class LlamaOptions(ModelOptions):
     branches: int = 31
     outputs: int = 32
     swa_full: bool = True
+    exact: bool = False

@@ -12,6 +12,7 @@ from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
 from localspec.backends.llamacpp.context import LlamaContext
+from localspec.backends.llamacpp.exact import ROWS, exact_options, fill_passes
 from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.options import LlamaOptions
@@ -20,7 +21,7 @@ from localspec.backends.llamacpp.vocab import LlamaVocab
 from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
-from localspec.types import ModelLoad
+from localspec.types import Exact, ModelLoad
 
 NO_ROOM = 1  # llama_decode's code where the cache lacks cells; it is unchanged then
 FEW = 8  # rows up to here are written one by one, more of a chain as arrays
@@ -28,7 +29,8 @@ NAN_HINT = "The file is damaged: compare its checksum or download it again."
 
 
 class LlamaTarget:
-    """One context over one model: several sequences in a unified cache.
+    """One context over one model: several sequences in a unified cache. ``exact`` says how passes are filled up, where
+    the options ask for it.
 
     Raises:
         UsageError: an option that this model or build cannot honour.
@@ -37,6 +39,9 @@ class LlamaTarget:
     """
 
     def __init__(self, model: LlamaModel, options: LlamaOptions, interrupt: InterruptFlag | None = None) -> None:
+        if options.exact:
+            options = exact_options(model, options)
+        self._filled_to = 1
         self._model = model
         self._options = options
         self._lib = model.native.lib
@@ -46,15 +51,17 @@ class LlamaTarget:
         self._shares = not model.is_recurrent and not self._window
         branches = min(options.branches, 255 - options.sequences) if self._shares else 0
         n_ids = options.sequences + branches
-        waste = n_ids if self._shares else None
-        self._context = LlamaContext(model, options, n_ids if waste is None else n_ids + 1, self._flag)
+        # One more: for waste, or for the rows that fill up a pass.
+        self._spare = n_ids
+        self._context = LlamaContext(model, options, n_ids + 1 if self._shares else n_ids, self._flag)
         self._ctx = self._context.handle
         self._memory = CacheMemory(self._lib, self._lib.llama_get_memory(self._ctx))
-        self._pool = IdPool(n_ids, waste=waste)
+        waste = self._spare if self._shares and not options.exact else None
+        self._pool = IdPool(n_ids, waste=waste, gapless=options.exact)
         self._seqs: dict[int, Branches] = {}
         self._next_seq = 0
         self._caps = TargetCaps(
-            n_ctx=int(self._lib.llama_n_ctx(self._ctx)),
+            n_ctx=options.n_ctx - ROWS if options.exact else int(self._lib.llama_n_ctx(self._ctx)),
             n_ctx_train=model.n_ctx_train,
             n_vocab=model.vocab.n_tokens,
             max_rows=int(self._lib.llama_n_batch(self._ctx)),
@@ -70,6 +77,7 @@ class LlamaTarget:
         self._views: dict[int, Row] = {}
         try:
             self._check_first_pass()
+            self.exact: Exact | None = fill_passes(self) if options.exact else None
         except BaseException:
             self.close_all()
             raise
@@ -141,6 +149,7 @@ class LlamaTarget:
         try:
             for item in work:
                 rows.append(LlamaRows(self, item, self._add(item)))
+            self._fill_up(work)
             code = self._lib.llama_decode(self._ctx, batch.native)
             if code == NO_ROOM and self._pool.waste is not None:
                 # Better another order of cells, and its rounding, than an answer that ends early.
@@ -149,10 +158,24 @@ class LlamaTarget:
         except BaseException:
             self._recover(work)
             raise
+        finally:
+            if self._filled_to > 1:
+                self._memory.remove(self._spare, -1, -1)
         if code:
             self._recover(work)
             raise self._failure(code)
         return rows
+
+    def fill_up_to(self, multiple: int) -> None:
+        """From now on passes have a multiple of so many rows; the options must be for an exact target."""
+        self._filled_to = multiple
+
+    def _fill_up(self, work: Sequence[Work]) -> None:
+        """Adds rows that nothing looks at. The last layers compute only rows with logits, so these have them too where
+        others have: none or all of them, in all passes that are made."""
+        wanted = any(item.rows_from < len(item.tree) for item in work)
+        for position in range(-self._batch.rows % self._filled_to):
+            self._batch.add(0, position, (self._spare,), wanted)
 
     def _add(self, item: Work) -> dict[int, int]:
         """Puts the new nodes of ``item`` into the batch; node → row."""

@@ -52,7 +52,8 @@ def params(front: Front, argument: str) -> None:
 
 def stats(front: Front, argument: str) -> None:
     chat = front.chat
-    front.say(statistics(chat.last, chat.seed, chat.totals, chat.standings(), columns()))
+    exact = chat.engine.info.exact
+    front.say(statistics(chat.last, chat.seed, chat.totals, chat.standings(), columns(), exact))
 
 
 def spec(front: Front, argument: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from localspec.cli.layout import flow, table
 from localspec.report import speed
-from localspec.types import Finished, SourceStats, SpecStats
+from localspec.types import Exact, Finished, SourceStats, SpecStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,17 @@ class Totals:
 
 
 def statistics(
-    last: Finished | None, seed: int | None, totals: Totals, standings: Sequence[tuple[str, str]], width: int
+    last: Finished | None,
+    seed: int | None,
+    totals: Totals,
+    standings: Sequence[tuple[str, str]],
+    width: int,
+    exact: Exact | None = None,
 ) -> str:
-    """What /stats shows: the last answer and its seed, the session, and how each drafter stands."""
-    drafters = ["drafters", *table(standings, width, left=16, indent=2)] if standings else []
+    """What /stats shows: the last answer and its seed, the session, what ``exact`` costs, and how each drafter
+    stands."""
+    drafters = [] if exact is None else flow("exact     ", exact.parts, width)
+    drafters += ["drafters", *table(standings, width, left=16, indent=2)] if standings else []
     if last is None:
         return "\n".join(["nothing was answered yet", *drafters])
     timings = last.timings

@@ -94,6 +94,16 @@ CONTEXT_OPTIONS = (
         most=MOST_THREADS,
     ),
     Option(
+        "exact",
+        ("--exact",),
+        bool,
+        False,
+        "The same text to the bit with guesses and without: rows are computed eight at a time, always. A line says what"
+        " that costs.",
+        CONTEXT,
+        negations=("--no-exact",),
+    ),
+    Option(
         "flash_attn",
         ("-fa", "--flash-attn"),
         str,

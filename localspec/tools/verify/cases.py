@@ -9,6 +9,8 @@ from localspec.tools.verify.pairwise import covering
 from localspec.types import SamplingParams, SpecParams
 
 _OPEN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
+#: Sentences that begin and end in one way: some tokens are forced, most are not.
+_GRAMMAR = 'root ::= ("A" [a-z, ]{4,16} "."){1,9}'
 #: One of each option that has a say in what is drawn.
 SAMPLERS: Mapping[str, SamplingParams] = {
     "greedy": SamplingParams(temperature=0, seed=1),
@@ -28,6 +30,13 @@ SAMPLERS: Mapping[str, SamplingParams] = {
     "reversed": SamplingParams(
         repeat_penalty=1.1, samplers=("temperature", "min_p", "top_p", "top_k", "penalties"), seed=10
     ),
+    "top-n-sigma": replace(_OPEN, top_n_sigma=1.0, seed=11),
+    "xtc": SamplingParams(xtc_probability=0.5, xtc_threshold=0.1, seed=12),
+    "dry": SamplingParams(temperature=0, dry_multiplier=0.8, dry_allowed_length=2, dry_penalty_last_n=-1, seed=1),
+    "dynatemp": SamplingParams(dynatemp_range=0.5, seed=13),
+    "mirostat": SamplingParams(mirostat=2, mirostat_tau=3.0, mirostat_eta=0.2, seed=14),
+    "adaptive-p": SamplingParams(adaptive_target=0.4, samplers=("top_k", "min_p", "adaptive_p"), seed=15),
+    "grammar": SamplingParams(grammar=_GRAMMAR, seed=16),
 }
 #: Shapes that always guess; ``given`` is what the request says.
 SHAPES: Mapping[str, SpecParams] = {

@@ -65,11 +65,12 @@ def control(states: Sequence[SamplerState], plain: Table, moved: Table) -> Contr
     return Control(len(states), flips, _distance(plain, moved))
 
 
-def states(start: SamplerState, ids: Sequence[int]) -> Iterator[SamplerState]:
-    """The sampler's state at every position of an answer, and at the one behind it."""
+def states(start: SamplerState, ids: Sequence[int], rows: Table) -> Iterator[SamplerState]:
+    """The sampler's state at every position of an answer, and at the one behind it. ``rows`` are what its tokens were
+    decided from: some samplers learn from them."""
     yield start
-    for token in ids:
-        start = start.advance(token)
+    for token, row in zip(ids, rows, strict=False):
+        start = start.advance(token, row.view)
         yield start
 
 

@@ -98,6 +98,7 @@ class Replay:
         """The row that decided ``position`` of an answer, after the same passes over the same trees. ``None``: its
         steps did not get there."""
         seq, start = self._opened(found.prompt), 0
+        text = (*found.prompt, *found.ids)
         try:
             for trace, kept in zip(found.trees, found.kept, strict=True):
                 tree = TokenTree(trace.tokens, trace.parents, trace.scores, trace.sources)
@@ -109,6 +110,8 @@ class Replay:
                     return row
                 self._target.commit(seq, (0, *trace.path[:kept]))
                 start += kept
+                if lost := text[self._target.n_past(seq) : len(found.prompt) - 1 + start]:
+                    self._read(seq, lost)
             return None
         finally:
             self._target.close(seq)

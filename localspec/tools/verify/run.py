@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from localspec.engine import Engine
-from localspec.sampling import SamplerState
+from localspec.engine.samplers import Samplers
 from localspec.tools.prompts import Prompt
 from localspec.tools.verify.cases import Case
 from localspec.tools.verify.chances import Chances, chances
@@ -26,7 +26,9 @@ from localspec.tools.verify.replay import Answer, Replay, answer
 from localspec.types import AcceptRule, GenerationRequest, SamplingParams, SpecParams
 
 PLAIN = SpecParams(depth=0)
+#: The second is not an exact engine's.
 RULES: tuple[AcceptRule, ...] = ("draw", "ratio")
+NONE = Control(0, 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +92,22 @@ class Plan:
 
 def verify(engine: Engine, plan: Plan, progress: Callable[[float], object] = lambda share: None) -> Checked:
     """Answers every prompt plainly and in every case, and judges each difference. Needs an engine of two sequences or
-    more: the control has another text in the cache.
+    more: the control has another text in the cache. An exact engine needs none, and no difference is allowed to it.
 
     Raises:
         UsageError: a prompt does not fit into the context.
         EngineError: an answer failed.
     """
     results = {case: CaseResult(case) for case in plan.cases}
+    exact = engine.info.exact is not None
+    rules = RULES if plan.seeds and not exact else RULES[: bool(plan.seeds)]
+    samplers = Samplers(engine.target.vocab, engine.target.caps.n_ctx)
     controls: list[Control] = []
     by_sampler = [list(group) for _, group in groupby(sorted(plan.cases, key=_sampler), key=_sampler)]
-    done, steps = 0, len(plan.prompts) * len(by_sampler) + len(RULES) * bool(plan.seeds)
+    done, steps = 0, len(plan.prompts) * len(by_sampler) + len(rules)
     for group in by_sampler:
         for prompt in plan.prompts:
-            found, allowed = _compared(engine, prompt, group, plan.tokens)
+            found, allowed = _compared(engine, samplers, prompt, group, plan.tokens)
             controls.append(allowed)
             for case, one in zip(group, found, strict=True):
                 results[case].prompts.append(one)
@@ -115,9 +120,9 @@ def verify(engine: Engine, plan: Plan, progress: Callable[[float], object] = lam
     )
     for result in results.values():
         compared = sum(one.compared for one in result.prompts)
-        result.allowed = allowed_differences(compared, whole.flips, whole.positions)
+        result.allowed = 0 if exact else allowed_differences(compared, whole.flips, whole.positions)
     tests = []
-    for rule in RULES if plan.seeds else ():
+    for rule in rules:
         tests.append(chances(engine, rule, plan.seeds))
         done += 1
         progress(done / steps)
@@ -128,21 +133,16 @@ def _sampler(case: Case) -> str:
     return case.sampler
 
 
-def _compared(engine: Engine, prompt: Prompt, cases: Sequence[Case], tokens: int) -> tuple[list[Compared], Control]:
+def _compared(
+    engine: Engine, samplers: Samplers, prompt: Prompt, cases: Sequence[Case], tokens: int
+) -> tuple[list[Compared], Control]:
     """One prompt by one sampler in several cases, and the control on its text."""
     sampling = cases[0].sampling
     plain = answer(engine, _request(engine, prompt, sampling, PLAIN, tokens))
     replay, target = Replay(engine), engine.target
     rows = replay.plain(plain.prompt, plain.ids)
-    start = SamplerState.start(
-        sampling,
-        seed=sampling.seed or 0,
-        prompt=plain.prompt,
-        end_tokens=target.vocab.end_tokens,
-        n_ctx=target.caps.n_ctx,
-    )
-    at = list(states(start, plain.ids))
-    allowed = control(at, rows, replay.moved(plain.prompt, plain.ids))
+    at = list(states(samplers.start(sampling, plain.prompt), plain.ids, rows))
+    allowed = NONE if engine.info.exact is not None else control(at, rows, replay.moved(plain.prompt, plain.ids))
 
     def piece(token: int) -> str:
         return target.vocab.piece(token, special=True).decode("utf-8", "replace")

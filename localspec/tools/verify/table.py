@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
+from localspec.tools.verify.judge import Control
 from localspec.tools.verify.run import CaseResult, Checked, Compared
 
 #: Differences that are told one by one.
@@ -53,17 +54,22 @@ def lines(checked: Checked) -> Iterator[str]:
     for one in checked.cases:
         if one.differences > one.allowed:
             yield f"{one.case.name}, {one.case.sampler}: the control allows {one.allowed:.1f} differences"
-    control = checked.control
-    yield (
-        f"control (no guesses, moved cells): {control.flips} of {control.positions} tokens flip, logits move by up to"
-        f" {control.moved:.2g}"
-    )
+    yield _control(checked.control)
     for test in checked.chances:
         yield (
             f"rule {test.rule}: {test.answers} answers, {test.accepted} guesses held, chi-square {test.statistic:.1f}"
             f" with {test.freedom} degrees of freedom, p = {test.p_value:.3g}"
         )
     yield f"verdict: {checked.verdict}"
+
+
+def _control(control: Control) -> str:
+    if not control.positions:
+        return "no control: with --exact nothing may differ"
+    return (
+        f"control (no guesses, moved cells): {control.flips} of {control.positions} tokens flip, logits move by up to"
+        f" {control.moved:.2g}"
+    )
 
 
 def _difference(one: CaseResult, prompt: Compared) -> str:

@@ -17,6 +17,7 @@ from localspec.cli.repl.front import Leave, LineCleared
 from localspec.errors import EngineDied, ModelLoadError, UsageError
 from localspec.options import GENERATION_OPTIONS
 from localspec.options.tables.groups import SPEC
+from localspec.types import Exact
 from tests.cli.repl.support import chat, contents, engine, loads, messages, repl, run, typed
 
 Said = pytest.CaptureFixture[str]
@@ -545,6 +546,10 @@ def test_stats(capsys: Said) -> None:
     said = take(one, capsys, "/stats")
     assert "session of 2 answers" in said
     assert "80 tok" in said
+    one.engine.info = replace(one.engine.info, exact=Exact(4, 0.02, 0.008))  # type: ignore[misc]
+    said = take(one, capsys, "/stats")
+    assert "exact     rows are computed 4 at a time\n" in said
+    assert "a step without guesses takes 2.50 times as long (20.0 for 8.0 ms)\n" in said
     assert max(map(len, said.splitlines())) <= 80
 
 
