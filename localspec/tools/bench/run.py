@@ -6,57 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Protocol
 
+from localspec.tools.pairs import WARM_UP_TOKENS, Pair, Runner
 from localspec.tools.prompts import Prompt
-from localspec.types import SpecStats
 
 #: Below two rounds there is no spread, and one order of the two runs only.
 FEWEST_ROUNDS = 2
-WARM_UP_TOKENS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One answer: ``tokens`` in it, tokens a second from its first to its last (``None``: too short to say), what was
-    said (ids, or a server's text), and statistics of guesses where there are any."""
-
-    tokens: int
-    speed: float | None
-    said: tuple[int, ...] | str
-    stats: SpecStats | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One answer of a setting and the plain one beside it (``None``: no baseline was asked for)."""
-
-    prompt: Prompt
-    plain: Run | None
-    mine: Run
-
-    @property
-    def ratio(self) -> float | None:
-        """Speed against plain decoding. ``None`` where there is nothing to compare: no baseline, no speed-up."""
-        if self.plain is None or not self.plain.speed or self.mine.speed is None:
-            return None
-        return self.mine.speed / self.plain.speed
-
-    @property
-    def equal(self) -> bool | None:
-        return None if self.plain is None else self.plain.said == self.mine.said
-
-
-class Runner(Protocol):
-    """Whatever answers prompts."""
-
-    def run(self, way: str | None, prompt: Prompt, tokens: int) -> Run:
-        """One answer of up to ``tokens`` tokens by the setting ``way``; ``None`` is the baseline.
-
-        Raises:
-            LocalspecError: there is no answer.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

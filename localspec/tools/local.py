@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from localspec.engine import Engine
 from localspec.errors import EngineError
-from localspec.tools.bench.run import Run
+from localspec.tools.pairs import Run
 from localspec.tools.prompts import Prompt
 from localspec.types import Failed, Finished, GenerationRequest, SamplingParams, SpecParams
 

@@ -1,0 +1,66 @@
+"""What to do from now on, for each pair that was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localspec.loading import DRAFT_MODEL
+from localspec.options.rules import DEFAULT_TYPES
+from localspec.tools.tune.study import Row, Study
+
+#: By how much something has to beat what is done anyway, and plain decoding to beat guessing: less than that is chance.
+CLEARLY = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """For a target with ``draft``, or without one: the way to guess (``None``: not at all), whether it is what would be
+    done anyway, and what to set, by key of a configuration file."""
+
+    draft: Path | None
+    row: Row | None
+    usual: bool
+    settings: dict[str, Any]
+
+    @property
+    def speedup(self) -> float:
+        return 1.0 if self.row is None else self.row.speedup
+
+
+def usual_types(draft: Path | None) -> tuple[str, ...]:
+    """Who guesses where nobody says anything."""
+    return DEFAULT_TYPES if draft is None else (*DEFAULT_TYPES, DRAFT_MODEL)
+
+
+def choices(study: Study, asked: dict[str, Any]) -> list[Choice]:
+    """One for the target alone, if drafters without a model raced, and one for each draft model that did. Who names a
+    draft model gets a way to guess that uses it: whether it should be named, the ranking says.
+
+    Args:
+        asked: settings of guesses that were given for the measurement, by key: later runs need them too.
+    """
+    drafts = dict.fromkeys(row.draft for row in study.rows)
+    return [_choice(study, draft, asked) for draft in sorted(drafts, key=lambda draft: (draft is not None, str(draft)))]
+
+
+def _choice(study: Study, draft: Path | None, asked: dict[str, Any]) -> Choice:
+    rows = [row for row in study.rows if row.draft == draft]
+    best, types = rows[0], usual_types(draft)
+    alike = [row for row in rows if row.setting.spec.types == types]
+    usual = min(alike, key=lambda row: row.setting.spec.width, default=None)
+    if usual is not None and usual.last and best.speedup < CLEARLY * usual.speedup:
+        best = usual
+    settings = dict(asked)
+    if threads := study.target.threads:
+        settings["threads"] = threads
+    if draft is not None and (threads := study.drafts[draft].threads):
+        settings["threads-draft"] = threads
+    if best.speedup * CLEARLY < 1:
+        return Choice(draft, None, False, {**settings, "spec": "off"})
+    if best.setting.spec.types != types:
+        settings["spec-type"] = ",".join(best.setting.spec.types or ())
+    if best.setting.spec.width > 1:
+        settings["spec-tree-width"] = best.setting.spec.width
+    return Choice(draft, best, best is usual, settings)
