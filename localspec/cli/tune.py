@@ -72,6 +72,8 @@ def tune(values: Values) -> int:
 def _wish(values: Values, target: Path, draft: Path | None) -> Wish:
     named, threads = values["spec_type"], values["threads"]
     types = TEXT if named is None else tuple(dict.fromkeys(name.strip() for name in named.split(",")))
+    if not (types := tuple(name for name in types if name != "none")):
+        raise UsageError(f"nothing of --spec-type {named} guesses", hint="Name drafters, or leave it out.")
     prompts = built_in("localspec.tools.bench") if values["prompts"] is None else read_prompts(Path(values["prompts"]))
     sampling = sampling_params(values)
     usual = counts(core_count())

@@ -174,7 +174,7 @@ TUNE_OPTIONS = (
         "Time to measure, loading included; what is begun then is still finished.",
         TOOL,
         "SECONDS",
-        least=5,
+        least=1,
         most=86_400,
         key=False,
     ),

@@ -109,10 +109,10 @@ class Row:
         return {kind: ratio for kind, ratio in found.items() if ratio is not None}
 
 
-@dataclass(slots=True)
+@dataclass
 class Study:
-    """All that was found out. ``ceilings``: by draft model, what perfect guesses would bring; ``left_out``: draft
-    models that were not raced, and why."""
+    """All that was found out; complete before its ``rows`` are looked at. ``ceilings``: by draft model, what perfect
+    guesses would bring; ``left_out``: draft models that were not raced, and why."""
 
     target: Costs
     drafts: dict[Path, Costs] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Study:
     seconds: float = 0.0
     stopped: bool = False
 
-    @property
+    @cached_property
     def rows(self) -> list[Row]:
         """The ranking: those that stayed to the end, then the others; the fastest first."""
         rows = [

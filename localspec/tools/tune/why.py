@@ -31,16 +31,20 @@ def why(study: Study, chosen: list[Choice]) -> list[str]:
     return lines[:MOST]
 
 
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}" if seconds < 0.1 else f"{1000 * seconds:.0f}"
+
+
 def _passes(target: Costs) -> str:
     seconds = target.curve.seconds
     shape = ", ".join(f"{rows}: {seconds(rows) / seconds(1):.1f}" for rows in _ROWS)
-    return f"a pass of the target takes {1000 * seconds(1):.3g} ms; with more rows so many times that ({shape})"
+    return f"a pass of the target takes {_ms(seconds(1))} ms; with more rows so many times that ({shape})"
 
 
 def _threads(costs: Costs, flag: str) -> Iterator[str]:
     if not costs.by_threads:
         return
-    shown = ", ".join(f"{count}: {1000 * times[1]:.3g}" for count, times in sorted(costs.by_threads.items()))
+    shown = ", ".join(f"{count}: {_ms(times[1])}" for count, times in sorted(costs.by_threads.items()))
     verdict = f"{flag} {costs.threads}" if costs.threads else "nothing is fixed, so that they give way to neighbours"
     if flag == "-t" or costs.threads:
         yield f"ms by threads ({shown}): {verdict}"
@@ -61,7 +65,7 @@ def _draft_model(study: Study, draft: Path) -> str:
         return f"{draft.name} is left out: {study.left_out[draft]}"
     target_s, guess_s = study.target.curve.seconds(1), study.guess_s(draft)
     return (
-        f"{draft.name}: a guess takes {1000 * guess_s:.3g} ms, {guess_s / target_s:.2f} of the target's pass; perfect"
+        f"{draft.name}: a guess takes {_ms(guess_s)} ms, {guess_s / target_s:.2f} of the target's pass; perfect"
         f" ones would bring ×{study.ceilings[draft]:.2f}"
     )
 
