@@ -93,6 +93,23 @@ def best_split(target: Part, draft: Part | None, room: int, *, alpha: float = AL
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The best split, and the one that is made without a plan: the target takes what it can, the draft model the rest.
+    ``whole``: with the best one, all of both models is on devices."""
+
+    best: Split
+    usual: Split
+    whole: bool
+
+    @classmethod
+    def of(cls, target: Part, draft: Part | None, room: int, *, alpha: float = ALPHA) -> Plan:
+        """As `best_split`."""
+        best = best_split(target, draft, room, alpha=alpha)
+        whole = best.target == target.layers and (draft is None or best.draft == draft.layers)
+        return cls(best, target_first(target, draft, room, alpha=alpha), whole)
+
+
 def target_first(target: Part, draft: Part | None, room: int, *, alpha: float = ALPHA) -> Split:
     """What is done without a plan, to compare with: the target takes what it can, the draft model the rest."""
     mine = target.fits(room)

@@ -43,7 +43,7 @@ def test_the_speed_is_that_of_the_paper() -> None:
 def test_everything_goes_to_devices_where_it_fits() -> None:
     best = best_split(TARGET, DRAFT, 100 * GB)
     assert (best.target, best.draft) == (40, 10)
-    assert best.guesses == 8
+    assert best.guesses == 6  # 3.06 tokens in 0.052 s
 
 
 def test_a_small_draft_model_is_worth_layers_of_the_target() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec import __version__, loading
+from localspec.backends.llamacpp import Native
 from localspec.cli.diagnostics import note
 from localspec.cli.output import Output
 from localspec.cli.session import Progress, model_files
@@ -30,7 +31,8 @@ from localspec.tools.prompts import built_in, read_prompts
 from localspec.tools.tune.choice import Choice, choices
 from localspec.tools.tune.costs import counts
 from localspec.tools.tune.field import MOST_DRAFTS, TEXT, draft_models
-from localspec.tools.tune.study import Study, Threads, Wish, study
+from localspec.tools.tune.place import room_on
+from localspec.tools.tune.study import Setup, Study, Wish, study
 from localspec.tools.tune.table import advice, noted, plain_speed, ranking, record
 from localspec.tools.tune.why import why
 
@@ -87,7 +89,17 @@ def _wish(values: Values, target: Path, draft: Path | None) -> Wish:
         sampling=replace(sampling, seed=1) if sampling.seed is None else sampling,
         counts=usual if threads <= 0 else (),
         counts_draft=usual if threads <= 0 and values["threads_draft"] <= 0 else (),
+        room=_room(values, target),
     )
+
+
+def _room(values: Values, target: Path) -> int | None:
+    """Bytes of devices to plan for, of those that the target may use; ``None`` where it is said what goes there."""
+    if any(values[name] != "auto" for name in ("gpu_layers", "gpu_layers_draft")) or values["override_tensor"]:
+        return None
+    options = engine_options(values, target)
+    native = Native(options.log_file, options.rpc)
+    return room_on(sum(native.devices.memory(one.handle)[0] for one in native.devices.chosen(options.target.devices)))
 
 
 def _found(values: Values, target: Path) -> tuple[Path, ...]:
@@ -116,19 +128,25 @@ class _Loader:
         self._said: set[str] = set()
 
     @contextmanager
-    def alone(self, draft: Path | None) -> Iterator[Engine]:
+    def alone(self, draft: Path | None, layers: int | None) -> Iterator[Engine]:
         """As `Loader.alone`."""
         options = engine_options(self._values, self._target, draft)
         model = options.target if draft is None or options.draft is None else options.draft
+        model = model if layers is None else replace(model, gpu_layers=layers)
         with self._loaded(replace(options, target=model, draft=None, spec_types=(), measure=False)) as engine:
             yield engine
 
     @contextmanager
-    def pair(self, draft: Path | None, types: tuple[str, ...], nodes: int, threads: Threads) -> Iterator[Engine]:
+    def pair(self, draft: Path | None, types: tuple[str, ...], nodes: int, setup: Setup) -> Iterator[Engine]:
         """As `Loader.pair`."""
-        values = {**self._values, "spec_type": ",".join(types), "tree_nodes": nodes}
-        values["threads"] = threads.target or values["threads"]
-        values["threads_draft"] = threads.draft or values["threads_draft"]
+        found = {
+            "threads": setup.threads,
+            "threads_draft": setup.threads_draft,
+            "gpu_layers": setup.layers if setup.layers is None else str(setup.layers),
+            "gpu_layers_draft": setup.layers_draft if setup.layers_draft is None else str(setup.layers_draft),
+        }
+        found = {name: value for name, value in found.items() if value is not None}
+        values = {**self._values, "spec_type": ",".join(types), "tree_nodes": nodes, **found}
         with self._loaded(engine_options(values, self._target, draft)) as engine:
             yield engine
 

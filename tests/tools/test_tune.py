@@ -26,10 +26,10 @@ from localspec.tools.tune.choice import choices
 from localspec.tools.tune.costs import Costs, costs, counts
 from localspec.tools.tune.field import draft_models, draft_ways, text_ways
 from localspec.tools.tune.race import Race, by_turns, halved, race, stages
-from localspec.tools.tune.study import Row, Study, Threads, Wish, study
+from localspec.tools.tune.study import Row, Setup, Study, Wish, study
 from localspec.tools.tune.table import advice, noted, ranking, record
 from localspec.tools.tune.why import MOST, why
-from localspec.types import SamplingParams, SpecParams, SpecStats
+from localspec.types import ModelLoad, Placement, SamplingParams, SpecParams, SpecStats
 from tests.tools import factories
 
 PROMPTS = (
@@ -234,15 +234,15 @@ class Engines:
 
     def __init__(self, faults: Mapping[Path, LocalspecError] | None = None) -> None:
         self.faults = faults or {}
-        self.loaded: list[tuple[Path | None, tuple[str, ...], Threads]] = []
+        self.loaded: list[tuple[Path | None, tuple[str, ...], Setup]] = []
 
     @contextmanager
-    def alone(self, draft: Path | None) -> Iterator[Engine]:
+    def alone(self, draft: Path | None, layers: int | None) -> Iterator[Engine]:
         yield self._engine(draft, ())
 
     @contextmanager
-    def pair(self, draft: Path | None, types: tuple[str, ...], nodes: int, threads: Threads) -> Iterator[Engine]:
-        self.loaded.append((draft, types, threads))
+    def pair(self, draft: Path | None, types: tuple[str, ...], nodes: int, setup: Setup) -> Iterator[Engine]:
+        self.loaded.append((draft, types, setup))
         yield self._engine(draft, types)
 
     def _engine(self, draft: Path | None, types: tuple[str, ...]) -> Engine:
@@ -281,8 +281,8 @@ def studied(track: Track, wish: Wish, seconds: float = 200.0, engines: Engines |
 def test_a_named_draft_model_races_with_the_others_in_one_engine(track: Track) -> None:
     engines = Engines()
     found = studied(track, replace(WISH, drafts=(DRAFT,), found=False), engines=engines)
-    ((draft, types, threads),) = engines.loaded
-    assert (draft, types, threads) == (DRAFT, ("suffix", "lookahead", "draft-simple"), Threads())
+    ((draft, types, setup),) = engines.loaded
+    assert (draft, types, setup) == (DRAFT, ("suffix", "lookahead", "draft-simple"), Setup())
     assert [(row.setting.name, row.draft, row.last) for row in found.rows[:2]] == [
         ("suffix,draft-simple", DRAFT, True),
         ("suffix", None, True),
@@ -338,6 +338,70 @@ def test_ctrl_c_before_the_first_answer_ends_it(track: Track, monkeypatch: pytes
     monkeypatch.setattr(module, "race", interrupted)
     with pytest.raises(KeyboardInterrupt):
         studied(track, WISH)
+
+
+class WithDevices(Engines):
+    """Models of ten layers and a thousand bytes, the draft model of two and a hundred, as they say when loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alone_with: list[tuple[Path | None, int | None]] = []
+
+    @contextmanager
+    def alone(self, draft: Path | None, layers: int | None) -> Iterator[Engine]:
+        self.alone_with.append((draft, layers))
+        count, size = (10, 1000) if draft is None else (2, 100)
+        places = (Placement("CPU", count - (layers or 0), size // 2, size // 2),)
+        engine = Engine(factories.target())
+        engine.info = replace(engine.info, loads=(ModelLoad("target", "", placement=places),))
+        yield engine
+
+
+def test_layers_go_where_they_are_expected_to_bring_most(track: Track, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On devices the target is twice as fast with all, the draft model ten times: it goes there first."""
+    engines = WithDevices()
+
+    def costs_there(*_: object, **__: object) -> Costs:
+        draft, layers = engines.alone_with[-1]
+        first, share = (1.0, 0.5) if draft is None else (0.2, 0.9)
+        seconds = first * (1 - share * (layers or 0) / (10 if draft is None else 2))
+        return Costs({}, None, CostCurve({1: seconds, 2: seconds * 1.1}))
+
+    monkeypatch.setattr(module, "costs", costs_there)
+    found = studied(track, replace(WISH, drafts=(DRAFT,), found=False, room=520), engines=engines)
+    assert engines.alone_with == [(None, 0), (None, 5), (DRAFT, 0), (DRAFT, 2)]
+    assert found.target.curve.seconds(1) == pytest.approx(0.75)
+    assert found.guess_s(DRAFT) == pytest.approx(0.02)
+    ((_, _, setup),) = engines.loaded
+    assert setup == Setup(layers=4, layers_draft=2)
+    alone, pair = choices(found, {})
+    assert alone.settings == {"gpu-layers": 5}
+    assert pair.settings == {"gpu-layers": 4, "gpu-layers-draft": 2}
+    assert why(found, [alone, pair])[-1].startswith("-ngl 4 -ngld 2: ")
+
+
+@pytest.mark.parametrize(
+    ("room", "settings", "words"),
+    [
+        (5000, {}, "-ngl and -ngld: everything fits on devices, and is fastest there"),
+        (50, {}, "-ngl and -ngld: no device has room for a layer"),
+        (0, {}, "-ngl and -ngld: there is no device beside the CPU"),
+        (None, {}, "-ngl and -ngld: as given"),
+    ],
+)
+def test_nothing_is_split_where_all_fits_or_nothing(
+    track: Track, monkeypatch: pytest.MonkeyPatch, room: int | None, settings: dict[str, object], words: str
+) -> None:
+    engines = WithDevices()
+
+    def costs_there(*_: object, **__: object) -> Costs:
+        return Costs({}, None, CostCurve({1: 1.0 - 0.05 * (engines.alone_with[-1][1] or 0), 2: 1.5}))
+
+    monkeypatch.setattr(module, "costs", costs_there)
+    found = studied(track, replace(WISH, room=room), engines=engines)
+    (alone,) = choices(found, {})
+    assert alone.settings == settings
+    assert why(found, [alone])[-1].startswith(words)
 
 
 def test_a_real_race_over_engines_without_weights() -> None:

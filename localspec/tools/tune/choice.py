@@ -55,6 +55,10 @@ def _choice(study: Study, draft: Path | None, asked: dict[str, Any]) -> Choice:
     settings = dict(asked)
     if threads := study.target.threads:
         settings["threads"] = threads
+    if (plan := study.plans.get(draft)) is not None and not plan.whole:
+        settings["gpu-layers"] = plan.best.target
+        if draft is not None:
+            settings["gpu-layers-draft"] = plan.best.draft
     if draft is not None and (threads := study.drafts[draft].threads):
         settings["threads-draft"] = threads
     if best.speedup * CLEARLY < 1:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from localspec.backends.base import Target
 from localspec.engine import Engine
 from localspec.errors import LocalspecError, OutOfMemory
 from localspec.loading import DRAFT_MODEL
+from localspec.plan import Plan
 from localspec.tools.local import LocalRunner, Setting
 from localspec.tools.oracle import perfect
 from localspec.tools.pairs import Cell, Pair
@@ -20,6 +22,7 @@ from localspec.tools.prompts import Prompt
 from localspec.tools.stats import middle
 from localspec.tools.tune.costs import Costs, costs
 from localspec.tools.tune.field import draft_ways, text_ways
+from localspec.tools.tune.place import Timed, timed
 from localspec.tools.tune.race import Race, race, stages
 from localspec.types import SamplingParams, SpecParams
 
@@ -32,22 +35,26 @@ _HOPELESS = 1.02
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
-    """Of target and draft model; ``None``: chosen while it runs, as the target's."""
+class Setup:
+    """How a pair is loaded; ``None``: as given. Thread counts that are not given are chosen while it runs; layers are
+    those on devices."""
 
-    target: int | None = None
-    draft: int | None = None
+    threads: int | None = None
+    threads_draft: int | None = None
+    layers: int | None = None
+    layers_draft: int | None = None
 
 
 class Loader(Protocol):
     """Where engines come from. All raise as `localspec.load`."""
 
-    def alone(self, draft: Path | None) -> AbstractContextManager[Engine]:
-        """The target, or a draft model in its place, without drafters."""
+    def alone(self, draft: Path | None, layers: int | None) -> AbstractContextManager[Engine]:
+        """The target, or a draft model in its place, without drafters, with so many layers on devices (``None``: as
+        given)."""
         ...
 
     def pair(
-        self, draft: Path | None, types: tuple[str, ...], nodes: int, threads: Threads
+        self, draft: Path | None, types: tuple[str, ...], nodes: int, setup: Setup
     ) -> AbstractContextManager[Engine]:
         """The target with these drafters."""
         ...
@@ -57,7 +64,8 @@ class Loader(Protocol):
 class Wish:
     """What is to be found out: ``types`` are the drafters to try; the ways to use them are variations of ``base``.
     ``found``: the draft models were found and not named, so that one that does not load is left out. ``counts``:
-    thread counts to try for the target, and for draft models, the usual one first."""
+    thread counts to try for the target, and for draft models, the usual one first. ``room``: bytes of devices to plan
+    for, 0 without devices; ``None``: the user has said where layers lie."""
 
     drafts: tuple[Path, ...]
     found: bool
@@ -68,6 +76,7 @@ class Wish:
     sampling: SamplingParams
     counts: tuple[int, ...]
     counts_draft: tuple[int, ...]
+    room: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +121,16 @@ class Row:
 @dataclass
 class Study:
     """All that was found out; complete before its ``rows`` are looked at. ``ceilings``: by draft model, what perfect
-    guesses would bring; ``left_out``: draft models that were not raced, and why."""
+    guesses would bring; ``left_out``: draft models that were not raced, and why; ``plans``: by draft model, and for the
+    target alone under ``None``, where layers lie in the ``room`` of the wish."""
 
     target: Costs
     drafts: dict[Path, Costs] = field(default_factory=dict)
     ceilings: dict[Path, float] = field(default_factory=dict)
     heats: list[Heat] = field(default_factory=list)
     left_out: dict[Path, str] = field(default_factory=dict)
+    plans: dict[Path | None, Plan] = field(default_factory=dict)
+    room: int | None = 0
     seconds: float = 0.0
     stopped: bool = False
 
@@ -173,9 +185,13 @@ class _Study:
         self._rows = wish.base.nodes + 1
 
     def run(self) -> Study:
-        found = Study(self._costs(None, self._wish.counts))
+        target = self._timed(None, self._wish.counts)
+        found = Study(target.costs, room=self._wish.room)
+        if (plan := self._plan(target, None)) is not None:
+            found.plans[None] = plan
+            found.target = target.at(plan.best.target, self._rows)
         for draft in self._wish.drafts:
-            self._time_draft(found, draft)
+            self._time_draft(found, target, draft)
         heats = self._heats(found)
         try:
             for at, (beside, ways) in enumerate(heats):
@@ -193,20 +209,34 @@ class _Study:
 
     # What passes cost
 
-    def _costs(self, draft: Path | None, tried: tuple[int, ...]) -> Costs:
+    def _timed(self, draft: Path | None, tried: tuple[int, ...]) -> Timed:
         self._progress("timing passes", None)
-        with self._loader.alone(draft) as engine:
-            rows = self._rows if draft is None else 1
-            return costs(engine.target, tried, rows, budget_s=_COSTS * self._seconds, clock=self._clock)
 
-    def _time_draft(self, found: Study, draft: Path) -> None:
+        def cost(target: Target, threads: bool) -> Costs:
+            rows = self._rows if draft is None else 1
+            budget_s = _COSTS * self._seconds
+            return costs(target, tried if threads else (), rows, budget_s=budget_s, clock=self._clock)
+
+        return timed(lambda layers: self._loader.alone(draft, layers), cost, self._wish.room or 0)
+
+    def _plan(self, target: Timed, draft: Timed | None) -> Plan | None:
+        """``None``: there is nothing to move, or no room for it."""
+        if target.part is None or (draft is not None and draft.part is None):
+            return None
+        return Plan.of(target.part, None if draft is None else draft.part, self._wish.room or 0)
+
+    def _time_draft(self, found: Study, target: Timed, draft: Path) -> None:
         usual = found.target.threads
         tried = tuple(sorted(self._wish.counts_draft, key=lambda count: count != usual))
         try:
-            found.drafts[draft] = self._costs(draft, tried)
+            mine = self._timed(draft, tried)
         except LocalspecError as error:
             self._leave_out(found, draft, error)
             return
+        found.drafts[draft] = mine.costs
+        if (plan := self._plan(target, mine)) is not None:
+            found.plans[draft] = plan
+            found.drafts[draft] = mine.at(plan.best.draft, 1)
         ceiling = perfect(self._wish.base, found.target.curve.seconds, guess_s=found.guess_s(draft))
         found.ceilings[draft] = ceiling or 0.0
         if self._wish.found and found.ceilings[draft] < _HOPELESS:
@@ -236,10 +266,12 @@ class _Study:
     def _race(self, found: Study, draft: Path | None, ways: tuple[Setting, ...], seconds: float) -> None:
         began = self._clock()
         types = tuple(dict.fromkeys(name for way in ways for name in way.spec.types or ()))
-        threads = Threads(found.target.threads, None if draft is None else found.drafts[draft].threads)
+        setup = Setup(found.target.threads, None if draft is None else found.drafts[draft].threads)
+        if (plan := found.plans.get(draft)) is not None:
+            setup = replace(setup, layers=plan.best.target, layers_draft=None if draft is None else plan.best.draft)
         name = "" if draft is None else f" with {draft.name}"
         try:
-            with self._loader.pair(draft, types, self._wish.base.nodes, threads) as engine:
+            with self._loader.pair(draft, types, self._wish.base.nodes, setup) as engine:
                 left = max(seconds - (self._clock() - began), 0.0)
                 heat = Heat(
                     draft,

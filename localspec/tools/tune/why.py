@@ -28,7 +28,7 @@ def why(study: Study, chosen: list[Choice]) -> list[str]:
     if rows:
         lines += [_winner(rows[0]), *_where(rows[0]), *_rival(rows)]
     lines += _not_worth_naming(chosen)
-    return lines[:MOST]
+    return [*lines[: MOST - 1], _places(study)]
 
 
 def _ms(seconds: float) -> str:
@@ -108,3 +108,20 @@ def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
         yield f"{name} is not worth its memory ({said}): leave -md out"
     else:
         yield f"{name} is worth its memory ({said}): -md {with_model.draft}"
+
+
+def _places(study: Study) -> str:
+    """Where layers lie, for the pair that was planned for last."""
+    if study.room is None:
+        return "-ngl and -ngld: as given"
+    if not study.plans:
+        lack = "no device has room for a layer" if study.room else "there is no device beside the CPU"
+        return f"-ngl and -ngld: {lack}, so there is nothing to split"
+    *_, (draft, plan) = study.plans.items()
+    if plan.whole:
+        return "-ngl and -ngld: everything fits on devices, and is fastest there"
+    others = "" if draft is None else f" -ngld {plan.best.draft}"
+    return (
+        f"-ngl {plan.best.target}{others}: {plan.best.speed:.1f} tok/s are to be expected, and {plan.usual.speed:.1f}"
+        " if devices are filled with the target first"
+    )
