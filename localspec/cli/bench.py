@@ -22,12 +22,12 @@ from localspec.options import Values, engine_options, sampling_params
 from localspec.options.tables.tools import BENCH_TOKENS
 from localspec.tools.bench import table
 from localspec.tools.bench.grid import settings, to_load
-from localspec.tools.bench.run import Measured, Order, measure
 from localspec.tools.bench.summary import Report, record, result
+from localspec.tools.cells import plain_host_s
 from localspec.tools.local import LocalRunner
 from localspec.tools.machine import peak_memory, processor
 from localspec.tools.oracle import perfect
-from localspec.tools.pairs import Runner, plain_host_s
+from localspec.tools.pairs import Measured, Order, Runner, measure
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import SamplingParams
 

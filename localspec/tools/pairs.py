@@ -1,18 +1,18 @@
-"""An answer with guesses beside a plain one, and what many such pairs say."""
+"""The order of a measurement: every setting beside plain decoding on the same prompt, round after round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Protocol
 
 from localspec.tools.prompts import Prompt
-from localspec.tools.stats import Spread, middle, spread
 from localspec.types import SpecStats
 
-#: Of an answer that counts for nothing: caches fill, buffers are made, graphs are built.
+#: Below two rounds there is no spread, and one order of the two runs only.
+FEWEST_ROUNDS = 2
 WARM_UP_TOKENS = 8
 
 
@@ -60,37 +60,87 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A setting in one category, or in all: speeds in tokens a second, ``ratio`` against plain decoding (``None``
-    without a baseline), how many answers said the same as the plain ones."""
+class Order:
+    """What is measured: settings, prompts, rounds of all of them, tokens an answer, with a baseline or without, and
+    after how many seconds no further round is begun (``None``: never)."""
 
-    pairs: int
-    speed: float | None
-    plain_speed: float | None
-    ratio: Spread | None
-    mean_length: float | None
-    alpha: float | None
-    equal: int
-    compared: int
+    ways: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
+    rounds: int
+    tokens: int
+    baseline: bool = True
+    budget_s: float | None = None
 
-    @classmethod
-    def of(cls, pairs: Sequence[Pair]) -> Cell:
-        by_prompt: dict[str, list[float]] = {}
-        for pair in pairs:
-            if pair.ratio is not None:
-                by_prompt.setdefault(pair.prompt.id, []).append(pair.ratio)
-        stats = total(pairs)
-        same = [pair.equal for pair in pairs if pair.equal is not None]
-        return cls(
-            pairs=len(pairs),
-            speed=middle([pair.mine.speed for pair in pairs]),
-            plain_speed=middle([pair.plain.speed for pair in pairs if pair.plain is not None]),
-            ratio=spread(list(by_prompt.values())) if by_prompt else None,
-            mean_length=stats.mean_length,
-            alpha=stats.alpha,
-            equal=sum(same),
-            compared=len(same),
-        )
+
+@dataclass(slots=True)
+class Measured:
+    """Pairs by setting, in the order they were made, and how many rounds there were."""
+
+    order: Order
+    pairs: dict[str, list[Pair]] = field(default_factory=dict)
+    rounds: int = 0
+
+    @property
+    def cut_short(self) -> bool:
+        return self.rounds < self.order.rounds
+
+    def of(self, way: str, category: str | None = None) -> list[Pair]:
+        """Pairs of a setting, of one category or of all."""
+        return [pair for pair in self.pairs[way] if category is None or pair.prompt.category == category]
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(prompt.category for prompt in self.order.prompts))
+
+
+def measure(
+    runner: Runner,
+    order: Order,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    progress: Callable[[float], object] = lambda share: None,
+) -> Measured:
+    """Runs it all. In every round each setting answers each prompt right beside a plain answer to it: after it in the
+    first round, before it in the next. Neighbours on the machine and its temperature meet both alike.
+
+    A round is begun if the slowest one so far still fits into the budget, but two are made in any case.
+
+    Raises:
+        LocalspecError: an answer failed.
+    """
+    began = clock()
+    _warm_up(runner, order)
+    measured = Measured(order, {way: [] for way in order.ways})
+    steps, slowest = order.rounds * len(order.prompts) * len(order.ways), 0.0
+    while measured.rounds < order.rounds:
+        start = clock()
+        late = order.budget_s is not None and start - began + slowest > order.budget_s
+        if late and measured.rounds >= FEWEST_ROUNDS:
+            break
+        for prompt, way in product(order.prompts, order.ways):
+            measured.pairs[way].append(_pair(runner, order, way, prompt, mine_first=measured.rounds % 2 == 1))
+            progress(sum(map(len, measured.pairs.values())) / steps)
+        slowest = max(slowest, clock() - start)
+        measured.rounds += 1
+    return measured
+
+
+def _warm_up(runner: Runner, order: Order) -> None:
+    """Caches fill, buffers are made, graphs are built: a short answer of every setting in every category."""
+    firsts = {prompt.category: prompt for prompt in reversed(order.prompts)}
+    ways: Sequence[str | None] = (None, *order.ways) if order.baseline else order.ways
+    for prompt, way in product(firsts.values(), ways):
+        runner.run(way, prompt, min(WARM_UP_TOKENS, order.tokens))
+
+
+def _pair(runner: Runner, order: Order, way: str, prompt: Prompt, *, mine_first: bool) -> Pair:
+    if not order.baseline:
+        return Pair(prompt, None, runner.run(way, prompt, order.tokens))
+    if mine_first:
+        mine = runner.run(way, prompt, order.tokens)
+        return Pair(prompt, runner.run(None, prompt, order.tokens), mine)
+    plain = runner.run(None, prompt, order.tokens)
+    return Pair(prompt, plain, runner.run(way, prompt, order.tokens))
 
 
 def side_by_side(runner: Runner, ways: Sequence[str], prompt: Prompt, tokens: int) -> dict[str, Pair]:
@@ -108,14 +158,3 @@ def side_by_side(runner: Runner, ways: Sequence[str], prompt: Prompt, tokens: in
             plain = runner.run(None, prompt, tokens)
         found[way] = Pair(prompt, plain, mine)
     return found
-
-
-def total(pairs: Iterable[Pair]) -> SpecStats:
-    """All guesses of a setting."""
-    return reduce(add, (pair.mine.stats for pair in pairs if pair.mine.stats is not None), SpecStats())
-
-
-def plain_host_s(pairs: Iterable[Pair]) -> float:
-    """Seconds of a plain step outside of the pass, on average."""
-    stats = reduce(add, (p.plain.stats for p in pairs if p.plain and p.plain.stats), SpecStats())
-    return stats.t_host / stats.steps if stats.steps else 0.0

@@ -16,12 +16,11 @@ from localspec.loading import EngineOptions, ModelOptions
 from localspec.options import COMMANDS
 from localspec.tools.bench import table
 from localspec.tools.bench.grid import settings, to_load
-from localspec.tools.bench.run import Measured, Order, measure
 from localspec.tools.bench.summary import Report, record, result
 from localspec.tools.local import PLAIN, LocalRunner, Setting
 from localspec.tools.machine import peak_memory
 from localspec.tools.oracle import perfect
-from localspec.tools.pairs import Pair, Run
+from localspec.tools.pairs import Measured, Order, Pair, Run, measure
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import SamplingParams, SpecParams, SpecStats
 from tests.tools import factories

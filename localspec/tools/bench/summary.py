@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from localspec.report import speculation_record
-from localspec.tools.bench.run import Measured
-from localspec.tools.pairs import Cell, total
+from localspec.tools.cells import Cell, total
+from localspec.tools.pairs import Measured
 from localspec.tools.stats import middle
 from localspec.types import SpecStats
 

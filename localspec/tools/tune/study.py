@@ -15,9 +15,10 @@ from localspec.engine import Engine
 from localspec.errors import LocalspecError, OutOfMemory
 from localspec.loading import DRAFT_MODEL
 from localspec.plan import Plan
+from localspec.tools.cells import Cell
 from localspec.tools.local import LocalRunner, Setting
 from localspec.tools.oracle import perfect
-from localspec.tools.pairs import Cell, Pair
+from localspec.tools.pairs import Pair
 from localspec.tools.prompts import Prompt
 from localspec.tools.stats import middle
 from localspec.tools.tune.costs import Costs, costs
