@@ -141,6 +141,12 @@ BENCH = Command(
         *("ctx_size", "threads", "gpu_layers", "config"),
     ),
 )
+#: What options mean to `tune`.
+_TRIED = {
+    "models_dir": "Try the draft models below this folder, too, if none is named.",
+    "spec_type": "Drafters to try, each alone (a comma list); default suffix, ngram-simple, ngram-mod, lookahead, and"
+    " draft models.",
+}
 TUNE = Command(
     "tune",
     "Find out in a minute what guesses best for a target on this machine, and keep it for later runs.",
@@ -148,8 +154,7 @@ TUNE = Command(
         *TUNE_OPTIONS,
         replace(_JSON, help="One JSON object instead of a table."),
         *for_tools(tokens=TUNE_TOKENS),
-        MODELS_DIR,
-        *_TOOL_OPTIONS,
+        *(replace(one, help=_TRIED.get(one.name, one.help)) for one in (MODELS_DIR, *_TOOL_OPTIONS)),
     ),
     (
         Example("The demo model", "localspec tune"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.control import AutoController
 from localspec.errors import UsageError
 from localspec.loading import EngineOptions, ModelOptions
 from localspec.options import COMMANDS
@@ -112,6 +113,20 @@ def test_texts_are_equal_and_as_long_as_asked_for() -> None:
     assert found[1].stats.draft_n == 0
     assert found[0].shares is not None
     assert sum(found[0].shares) == pytest.approx(1)
+
+
+def test_settings_learn_apart_from_each_other() -> None:
+    """What one loses or may try is none of the others' business."""
+    asked = (Setting("a", SpecParams(depth=4, nodes=4)), Setting("b", SpecParams(depth=4, nodes=4)))
+    with factories.engine(factory_options()) as engine:
+        engine.controller = first = AutoController()
+        runner = LocalRunner(engine, asked, SamplingParams(temperature=0, seed=1))
+        used = []
+        for way in ("a", "b", None, "a"):
+            runner.run(way, PROMPTS[0], 16)
+            used.append(engine.controller)
+    assert used[0] is used[3]
+    assert len({id(one) for one in (first, *used)}) == 4
 
 
 def factory_options() -> EngineOptions:

@@ -316,6 +316,12 @@ def test_a_draft_model_that_cannot_pay_is_not_raced(track: Track, monkeypatch: p
     assert found.left_out[DRAFT].startswith("a guess takes 1.00 of the target's pass: even perfect ones")
 
 
+def test_found_draft_models_are_left_out_when_the_time_is_over(track: Track) -> None:
+    found = studied(track, replace(WISH, drafts=(DRAFT,)), 5.0)
+    assert found.left_out[DRAFT].startswith("the time was over")
+    assert [row.draft for row in found.rows] == [None, None]
+
+
 def test_a_slow_model_gives_shorter_answers(track: Track) -> None:
     """Two ways: four answers a prompt, twice in one stage; a token takes a second."""
     assert studied(track, WISH, 200.0).heats[0].race.tokens == 25
@@ -433,11 +439,20 @@ def factory_options(draft: Path | None, types: tuple[str, ...]):  # type: ignore
 # What is made of it
 
 
-def row(name: str, speedup: float, *, draft: Path | None = None, last: bool = True, width: int = 1) -> Row:
+def row(
+    name: str,
+    speedup: float,
+    *,
+    draft: Path | None = None,
+    last: bool = True,
+    width: int = 1,
+    spread: float = 0.0,
+    prompts: int = 3,
+) -> Row:
     types = tuple(name.split(","))
     pairs = tuple(
-        Pair(prompt, Run(40, 10.0, "x", SpecStats()), Run(40, 10.0 * speedup, "x", SpecStats()))
-        for prompt in PROMPTS[:2]
+        Pair(prompt, Run(40, 10.0, "x", SpecStats()), Run(40, 10.0 * ratio, "x", SpecStats()))
+        for prompt, ratio in zip(PROMPTS, (speedup - spread, speedup, speedup + spread)[:prompts], strict=False)
     )
     return Row(draft, Setting(name, replace(BASE, types=types, width=width)), pairs, last)
 
@@ -457,8 +472,10 @@ class Told(Study):
     [
         ([row("suffix", 1.2), row("lookahead", 1.21)], {}, True),
         ([row("suffix", 1.2), row("lookahead", 1.3)], {"spec-type": "lookahead"}, False),
-        ([row("suffix", 1.5, last=False), row("lookahead", 1.3)], {"spec-type": "lookahead"}, False),
-        ([row("suffix", 0.99), row("lookahead", 0.9)], {}, True),
+        ([row("suffix", 1.2), row("lookahead", 1.3, spread=0.2)], {}, True),
+        ([row("suffix", 1.2), row("lookahead", 1.3, prompts=2)], {}, True),
+        ([row("suffix", 1.5, last=False), row("lookahead", 1.3)], {}, True),
+        ([row("suffix", 0.99, spread=0.1), row("lookahead", 0.9)], {}, True),
         ([row("suffix", 0.9), row("lookahead", 0.9)], {"spec": "off"}, False),
         ([row("lookahead", 1.0)], {"spec-type": "lookahead"}, False),
         (
@@ -489,10 +506,10 @@ def test_the_ranking_has_plain_decoding_in_its_place() -> None:
     told = Told(row("suffix", 1.2), row("suffix,draft-simple", 0.7, draft=DRAFT), row("lookahead", 0.9, last=False))
     assert ranking(told).splitlines() == [
         "    who guesses          draft model  speed-up           tok/s  prompts",
-        "1.  suffix               -            ×1.20 [1.20–1.20]   12.0        2",
+        "1.  suffix               -            ×1.20 [1.20–1.20]   12.0        3",
         "2.  plain decoding       -            ×1                  10.0        -",
-        "3.  suffix,draft-simple  small.gguf   ×0.70 [0.70–0.70]    7.0        2",
-        "4.  lookahead            -            ×0.90 [0.90–0.90]    9.0        2",
+        "3.  suffix,draft-simple  small.gguf   ×0.70 [0.70–0.70]    7.0        3",
+        "4.  lookahead            -            ×0.90 [0.90–0.90]    9.0        3",
     ]
 
 
@@ -516,6 +533,13 @@ def test_ten_lines_say_why(track: Track) -> None:
 def test_whether_the_draft_model_is_worth_naming(with_model: float, words: str) -> None:
     told = Told(row("suffix", 1.2), row("draft-simple", with_model, draft=DRAFT))
     assert [line for line in why(told, choices(told, {})) if words in line]
+
+
+def test_a_busy_machine_is_named() -> None:
+    told = Told(row("suffix", 1.2))
+    assert list(noted(told)) == []
+    told.rows = [*told.rows, replace(told.rows[0], pairs=(Pair(PROMPTS[0], Run(9, 21.0, "x"), Run(9, 30.0, "x")),))]
+    assert next(noted(told)).startswith("Plain decoding ran at 10 to 21 tok/s: the machine was busy.")
 
 
 def test_nothing_answered_is_nothing_said() -> None:

@@ -10,8 +10,8 @@ from localspec.loading import DRAFT_MODEL
 from localspec.options.rules import DEFAULT_TYPES
 from localspec.tools.tune.study import Row, Study
 
-#: By how much something has to beat what is done anyway, and plain decoding to beat guessing: less than that is chance.
-CLEARLY = 1.02
+#: By how much something has to beat what is done anyway, and over how many answers: less than that may be chance.
+CLEARLY, ENOUGH = 1.02, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def _choice(study: Study, draft: Path | None, asked: dict[str, Any]) -> Choice:
     best, types = rows[0], usual_types(draft)
     alike = [row for row in rows if row.setting.spec.types == types]
     usual = min(alike, key=lambda row: row.setting.spec.width, default=None)
-    if usual is not None and usual.last and best.speedup < CLEARLY * usual.speedup:
+    if usual is not None and not _beats(best, usual):
         best = usual
     settings = dict(asked)
     if threads := study.target.threads:
@@ -61,10 +61,24 @@ def _choice(study: Study, draft: Path | None, asked: dict[str, Any]) -> Choice:
             settings["gpu-layers-draft"] = plan.best.draft
     if draft is not None and (threads := study.drafts[draft].threads):
         settings["threads-draft"] = threads
-    if best.speedup * CLEARLY < 1:
+    if _loses(best):
         return Choice(draft, None, False, {**settings, "spec": "off"})
     if best.setting.spec.types != types:
         settings["spec-type"] = ",".join(best.setting.spec.types or ())
     if best.setting.spec.width > 1:
         settings["spec-tree-width"] = best.setting.spec.width
     return Choice(draft, best, best is usual, settings)
+
+
+def _beats(best: Row, usual: Row) -> bool:
+    """Beyond what chance explains: all of its interval lies above the other's median."""
+    ratio = best.cell.ratio
+    if ratio is None or best.cell.pairs < ENOUGH:
+        return False
+    return ratio.low > usual.speedup and ratio.median >= CLEARLY * usual.speedup
+
+
+def _loses(best: Row) -> bool:
+    """Against plain decoding, in the same sense."""
+    ratio = best.cell.ratio
+    return ratio is not None and best.cell.pairs >= ENOUGH and ratio.high < 1

@@ -198,6 +198,9 @@ class _Study:
             for at, (beside, ways) in enumerate(heats):
                 still = sum(len(others) for _, others in heats[at:])
                 left = self._seconds - (self._clock() - self._began)
+                if left <= 0 and found.heats and beside is not None:
+                    found.left_out[beside] = "the time was over: give more --seconds, or name it with -md"
+                    continue
                 self._race(found, beside, ways, left * len(ways) / still)
                 if found.stopped:
                     break

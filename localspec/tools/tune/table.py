@@ -14,6 +14,8 @@ from localspec.tools.tune.study import Row, Study
 _HEAD = ("", "who guesses", "draft model", "speed-up", "tok/s", "prompts")
 #: Columns whose cells end where their head ends.
 _RIGHT = ("", "tok/s", "prompts")
+#: Fastest over slowest plain answer, where something else runs beside.
+_BUSY = 2
 
 
 def plain_speed(study: Study) -> float | None:
@@ -103,6 +105,12 @@ def noted(study: Study) -> Iterator[str]:
     """What a reader has to know beside the numbers."""
     if study.stopped:
         yield "Stopped by ctrl-c: this is how it stood."
+    speeds = [pair.plain.speed for row in study.rows for pair in row.pairs if pair.plain and pair.plain.speed]
+    if speeds and max(speeds) > _BUSY * min(speeds):
+        yield (
+            f"Plain decoding ran at {min(speeds):.0f} to {max(speeds):.0f} tok/s: the machine was busy. Run it again"
+            " when it is not, or for longer (--seconds)."
+        )
     differ = sum(row.cell.compared - row.cell.equal for row in study.rows)
     if differ:
         compared = sum(row.cell.compared for row in study.rows)
