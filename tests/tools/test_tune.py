@@ -337,11 +337,9 @@ def test_ctrl_c_tells_how_it_stands(track: Track) -> None:
     assert list(noted(found)) == ["Stopped by ctrl-c: this is how it stood."]
 
 
-def test_ctrl_c_before_the_first_answer_ends_it(track: Track, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> Race:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "race", interrupted)
+@pytest.mark.parametrize("stop_at", [0, 3, 5])
+def test_ctrl_c_before_the_first_answers_ends_it(track: Track, stop_at: int) -> None:
+    track.stop_at = stop_at
     with pytest.raises(KeyboardInterrupt):
         studied(track, WISH)
 

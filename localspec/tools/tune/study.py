@@ -167,6 +167,7 @@ def study(
     """Measures for about so many seconds, loading included. Ctrl-c during the races ends it early.
 
     Raises:
+        KeyboardInterrupt: ctrl-c before there was anything to tell.
         LocalspecError: the target, or a draft model that was named, does not load; an answer failed.
     """
     return _Study(loader, wish, seconds, clock, progress).run()
@@ -205,9 +206,9 @@ class _Study:
                 if found.stopped:
                     break
         except KeyboardInterrupt:  # while an engine was loading
-            if not found.rows:
-                raise
             found.stopped = True
+        if found.stopped and not found.rows:
+            raise KeyboardInterrupt
         found.seconds = self._clock() - self._began
         return found
 
