@@ -89,6 +89,14 @@ def test_the_slower_half_leaves_and_the_fastest_wins() -> None:
     assert (found.prompts, found.stopped, found.speedup("b")) == (19, False, 1.5)
 
 
+def test_who_is_to_be_compared_with_stays() -> None:
+    clock = Clock()
+    found = race(Track(clock, SPEEDS), list("abcd"), PROMPTS, 40, 100.0, keep=["c"], clock=clock)
+    assert found.running == ["b", "d", "c"]
+    assert len({len(found.pairs[way]) for way in "bcd"}) == 1
+    assert len(found.pairs["a"]) < len(found.pairs["c"])
+
+
 def test_every_answer_stands_beside_a_plain_one_that_two_share() -> None:
     _, track = raced(0.0)
     answers = [way for way, _, _ in track.runs]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.loading import DRAFT_MODEL
-from localspec.options.rules import DEFAULT_TYPES
+from localspec.tools.stats import spread
+from localspec.tools.tune.field import is_usual, usual_types
 from localspec.tools.tune.study import Row, Study
 
 #: By how much something has to beat what is done anyway, and over how many answers: less than that may be chance.
@@ -29,11 +29,6 @@ class Choice:
         return 1.0 if self.row is None else self.row.speedup
 
 
-def usual_types(draft: Path | None) -> tuple[str, ...]:
-    """Who guesses where nobody says anything."""
-    return DEFAULT_TYPES if draft is None else (*DEFAULT_TYPES, DRAFT_MODEL)
-
-
 def choices(study: Study, asked: dict[str, Any]) -> list[Choice]:
     """One for the target alone, if drafters without a model raced, and one for each draft model that did. Who names a
     draft model gets a way to guess that uses it: whether it should be named, the ranking says.
@@ -47,9 +42,8 @@ def choices(study: Study, asked: dict[str, Any]) -> list[Choice]:
 
 def _choice(study: Study, draft: Path | None, asked: dict[str, Any]) -> Choice:
     rows = [row for row in study.rows if row.draft == draft]
-    best, types = rows[0], usual_types(draft)
-    alike = [row for row in rows if row.setting.spec.types == types]
-    usual = min(alike, key=lambda row: row.setting.spec.width, default=None)
+    best, types = rows[0], usual_types(draft=draft is not None)
+    usual = next((row for row in rows if is_usual(row.setting.spec)), None)
     if usual is not None and not _beats(best, usual):
         best = usual
     settings = dict(asked)
@@ -71,11 +65,15 @@ def _choice(study: Study, draft: Path | None, asked: dict[str, Any]) -> Choice:
 
 
 def _beats(best: Row, usual: Row) -> bool:
-    """Beyond what chance explains: all of its interval lies above the other's median."""
-    ratio = best.cell.ratio
-    if ratio is None or best.cell.pairs < ENOUGH:
+    """Beyond what chance explains, over the prompts that both have answered, side by side."""
+    by_prompt: dict[str, list[float]] = {}
+    for mine, theirs in zip(best.pairs, usual.pairs, strict=False):
+        if mine.mine.speed and theirs.mine.speed:
+            by_prompt.setdefault(mine.prompt.id, []).append(mine.mine.speed / theirs.mine.speed)
+    if sum(map(len, by_prompt.values())) < ENOUGH:
         return False
-    return ratio.low > usual.speedup and ratio.median >= CLEARLY * usual.speedup
+    ratio = spread(list(by_prompt.values()))
+    return ratio.low > 1 and ratio.median >= CLEARLY
 
 
 def _loses(best: Row) -> bool:

@@ -12,6 +12,7 @@ from localspec.errors import ModelError
 from localspec.hub.header import Array, read_header
 from localspec.hub.shelf import Entry, parts
 from localspec.loading import DRAFT_MODEL
+from localspec.options.rules import DEFAULT_TYPES
 from localspec.tools.local import Setting
 from localspec.types import SpecParams
 
@@ -43,6 +44,16 @@ def draft_ways(base: SpecParams, names: Sequence[str]) -> tuple[Setting, ...]:
 def _setting(base: SpecParams, types: tuple[str, ...]) -> Setting:
     name = ",".join(types) + (f", width {base.width}" if base.width > 1 else "")
     return Setting(name, replace(base, types=types))
+
+
+def usual_types(*, draft: bool) -> tuple[str, ...]:
+    """Who guesses where nobody says anything."""
+    return (*DEFAULT_TYPES, DRAFT_MODEL) if draft else DEFAULT_TYPES
+
+
+def is_usual(spec: SpecParams) -> bool:
+    """Whether this is what is done anyway, with a draft model or without; trees never are."""
+    return spec.width == 1 and spec.types in (usual_types(draft=False), usual_types(draft=True))
 
 
 def draft_models(target: Path, entries: Iterable[Entry]) -> list[Path]:

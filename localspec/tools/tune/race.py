@@ -7,7 +7,7 @@ there is an answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -61,6 +61,7 @@ def race(
     tokens: int,
     seconds: float,
     *,
+    keep: Collection[str] = (),
     clock: Callable[[], float] = time.perf_counter,
     progress: Callable[[float], object] = lambda share: None,
 ) -> Race:
@@ -69,6 +70,9 @@ def race(
     it whose plain answer comes first.
 
     Ctrl-c ends it early: what was answered by all counts.
+
+    Args:
+        keep: those that stay to the end whatever they bring, to be compared with.
 
     Raises:
         LocalspecError: an answer failed.
@@ -90,7 +94,7 @@ def race(
             if not left:
                 return found
             ranked = sorted(found.running, key=found.speedup, reverse=True)
-            found.running = ranked[: halved(len(ranked))]
+            found.running = [way for at, way in enumerate(ranked) if at < halved(len(ranked)) or way in keep]
     except KeyboardInterrupt:
         found.stopped = True
     return found

@@ -22,7 +22,7 @@ from localspec.tools.pairs import Pair
 from localspec.tools.prompts import Prompt
 from localspec.tools.stats import middle
 from localspec.tools.tune.costs import Costs, costs
-from localspec.tools.tune.field import draft_ways, text_ways
+from localspec.tools.tune.field import draft_ways, is_usual, text_ways
 from localspec.tools.tune.place import Timed, timed
 from localspec.tools.tune.race import Race, race, stages
 from localspec.types import SamplingParams, SpecParams
@@ -30,7 +30,7 @@ from localspec.types import SamplingParams, SpecParams
 #: Share of the time that thread counts, and the curve, of one model may take.
 _COSTS = 0.05
 #: Answers are no shorter than this, and shorter than asked for only where a stage could not ask so many prompts.
-FEWEST_TOKENS, _PROMPTS_A_STAGE = 16, 2
+FEWEST_TOKENS, _PROMPTS_A_STAGE = 24, 3
 #: A draft model that was found is not raced if even perfect guesses would bring no more than this.
 _HOPELESS = 1.02
 
@@ -287,6 +287,7 @@ class _Study:
                         self._wish.prompts,
                         self._tokens(found, len(ways), left),
                         left,
+                        keep=[way.name for way in ways if is_usual(way.spec)],
                         clock=self._clock,
                         progress=lambda share: self._progress(f"racing{name}", share),
                     ),

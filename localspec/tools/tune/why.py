@@ -91,10 +91,15 @@ def _where(row: Row) -> Iterator[str]:
 def _rival(rows: list[Row]) -> Iterator[str]:
     if len(rows) < 2 or not rows[1].last:
         return
-    first, second = rows[0].cell.ratio, rows[1].cell.ratio
-    if first is not None and second is not None:
-        close = "the intervals overlap, so this may be chance" if second.high > first.low else "that is no chance"
-        yield f"the next, {rows[1].title}, reached ×{second.median:.2f}: {close}"
+    if rows[1].cell.ratio is not None:
+        yield f"the next, {rows[1].title}, reached ×{rows[1].speedup:.2f}, {_chance(rows[0], rows[1])}"
+
+
+def _chance(first: Row, second: Row) -> str:
+    """Whether the first may be first by chance."""
+    one, other = first.cell.ratio, second.cell.ratio
+    apart = one is not None and other is not None and other.high < one.low
+    return "clearly less" if apart else "which may be chance: the intervals overlap"
 
 
 def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
@@ -106,8 +111,10 @@ def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
     name, said = with_model.draft.name, f"×{with_model.speedup:.2f} against ×{alone.speedup:.2f} without"
     if alone.speedup >= with_model.speedup:
         yield f"{name} is not worth its memory ({said}): leave -md out"
-    else:
+    elif alone.row is None or with_model.row is None or _chance(with_model.row, alone.row) == "clearly less":
         yield f"{name} is worth its memory ({said}): -md {with_model.draft}"
+    else:
+        yield f"{name} may be worth its memory ({said}, the intervals overlap): -md {with_model.draft}"
 
 
 def _places(study: Study) -> str:
