@@ -331,9 +331,9 @@ def test_found_draft_models_are_left_out_when_the_time_is_over(track: Track) -> 
 
 
 def test_a_slow_model_gives_shorter_answers(track: Track) -> None:
-    """Two ways: four answers a prompt, twice in one stage; a token takes a second."""
-    assert studied(track, WISH, 200.0).heats[0].race.tokens == 25
-    assert studied(track, WISH, 20.0).heats[0].race.tokens == 16
+    """Two ways: four answers a prompt, for three prompts in the one stage; a token takes a second."""
+    assert studied(track, WISH, 360.0).heats[0].race.tokens == 30
+    assert studied(track, WISH, 20.0).heats[0].race.tokens == 24
     assert studied(track, replace(WISH, tokens=8), 2000.0).heats[0].race.tokens == 8
 
 
@@ -427,7 +427,7 @@ def test_a_real_race_over_engines_without_weights() -> None:
     wish = replace(WISH, types=("suffix", "ngram-simple"), drafts=(DRAFT,), found=False, tokens=16, counts=(2, 1))
     wish = replace(wish, sampling=SamplingParams(temperature=0, seed=1))
     found = study(Real(), wish, 0.0)
-    assert {row.cell.pairs for row in found.rows} == {1, 2, 3}
+    assert max(row.cell.pairs for row in found.rows) == 3
     assert all(row.cell.equal == row.cell.compared > 0 for row in found.rows)
     assert set(found.target.by_threads) == {2, 1}
 

@@ -91,15 +91,14 @@ def _where(row: Row) -> Iterator[str]:
 def _rival(rows: list[Row]) -> Iterator[str]:
     if len(rows) < 2 or not rows[1].last:
         return
-    if rows[1].cell.ratio is not None:
-        yield f"the next, {rows[1].title}, reached ×{rows[1].speedup:.2f}, {_chance(rows[0], rows[1])}"
+    close = "clearly less" if _apart(rows[0], rows[1]) else "which may be chance: the intervals overlap"
+    yield f"the next, {rows[1].title}, reached ×{rows[1].speedup:.2f}, {close}"
 
 
-def _chance(first: Row, second: Row) -> str:
-    """Whether the first may be first by chance."""
+def _apart(first: Row, second: Row) -> bool:
+    """Whether chance does not explain that the first is first."""
     one, other = first.cell.ratio, second.cell.ratio
-    apart = one is not None and other is not None and other.high < one.low
-    return "clearly less" if apart else "which may be chance: the intervals overlap"
+    return one is not None and other is not None and other.high < one.low
 
 
 def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
@@ -111,10 +110,10 @@ def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
     name, said = with_model.draft.name, f"×{with_model.speedup:.2f} against ×{alone.speedup:.2f} without"
     if alone.speedup >= with_model.speedup:
         yield f"{name} is not worth its memory ({said}): leave -md out"
-    elif alone.row is None or with_model.row is None or _chance(with_model.row, alone.row) == "clearly less":
-        yield f"{name} is worth its memory ({said}): -md {with_model.draft}"
-    else:
+    elif alone.row is not None and with_model.row is not None and not _apart(with_model.row, alone.row):
         yield f"{name} may be worth its memory ({said}, the intervals overlap): -md {with_model.draft}"
+    else:
+        yield f"{name} is worth its memory ({said}): -md {with_model.draft}"
 
 
 def _places(study: Study) -> str:
