@@ -108,7 +108,7 @@ def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
     if alone is None or with_model is None or with_model.draft is None:
         return
     name, said = with_model.draft.name, f"×{with_model.speedup:.2f} against ×{alone.speedup:.2f} without"
-    if alone.speedup >= with_model.speedup:
+    if with_model.speedup <= max(alone.speedup, 1.0):
         yield f"{name} is not worth its memory ({said}): leave -md out"
     elif alone.row is not None and with_model.row is not None and not _apart(with_model.row, alone.row):
         yield f"{name} may be worth its memory ({said}, the intervals overlap): -md {with_model.draft}"
