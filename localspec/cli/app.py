@@ -17,6 +17,7 @@ from localspec.options import COMMANDS, Settings, Values, check_loading, check_v
 from localspec.options.commands import GROUPS, Command
 from localspec.options.parse import HELP, Given, parse
 from localspec.options.suggest import did_you_mean, likely_flag
+from localspec.options.tuned import folder
 
 #: Command → module and function: ``body(values) -> exit code``. Values are options by name; of commands that load an
 #: engine ``system`` is the text, and ``typed`` are the names of options on the command line.
@@ -24,6 +25,7 @@ BODIES = {
     "chat": ("localspec.cli.chat", "chat"),
     "complete": ("localspec.cli.complete", "complete"),
     "bench": ("localspec.cli.bench", "bench"),
+    "tune": ("localspec.cli.tune", "tune"),
     "verify": ("localspec.cli.verify", "verify"),
     "doctor": ("localspec.cli.doctor", "doctor"),
     **{f"models {name}": ("localspec.cli.models", name) for name in ("ls", "pull", "info", "path", "rm", "verify")},
@@ -82,7 +84,7 @@ def _run_command(command: Command, arguments: Sequence[str]) -> int:
     given = parse(arguments, command)
     if given.help:
         return _help((command.name,), short=given.help == HELP[0])
-    settings = _settled(command, given)
+    settings = _tuned(command, _settled(command, given))
     for line in settings.notes:
         note(line)
     if settings.values["print_config"]:
@@ -107,6 +109,15 @@ def _settled(command: Command, given: Given) -> Settings:
         if not command.looks_into_files:
             raise
         return settle(command, given, os.environ, files=False)
+
+
+def _tuned(command: Command, settings: Settings) -> Settings:
+    """With what was tuned for these models, if anything ever was."""
+    if not settings.values.get("tuned") or not folder().is_dir():
+        return settings
+    from localspec.cli.tuned import applied
+
+    return applied(command, settings)
 
 
 def _body(command: Command) -> Callable[[Values], int]:

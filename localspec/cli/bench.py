@@ -22,11 +22,12 @@ from localspec.options import Values, engine_options, sampling_params
 from localspec.options.tables.tools import BENCH_TOKENS
 from localspec.tools.bench import table
 from localspec.tools.bench.grid import settings, to_load
-from localspec.tools.bench.local import LocalRunner
-from localspec.tools.bench.oracle import perfect
-from localspec.tools.bench.run import Measured, Order, Runner, measure
-from localspec.tools.bench.summary import Report, plain_host_s, record, result
+from localspec.tools.bench.summary import Report, record, result
+from localspec.tools.cells import plain_host_s
+from localspec.tools.local import LocalRunner
 from localspec.tools.machine import peak_memory, processor
+from localspec.tools.oracle import perfect
+from localspec.tools.pairs import Measured, Order, Runner, measure
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import SamplingParams
 
@@ -78,7 +79,7 @@ def _of_model(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingPar
         curve = measure_passes(engine.target, nodes + 1)
         order = _order(values, tuple(one.name for one in asked), prompts)
         measured = _measured(LocalRunner(engine, asked, sampling), order)
-        host_s = plain_host_s(measured)
+        host_s = plain_host_s(pair for pairs in measured.pairs.values() for pair in pairs)
         results = tuple(
             result(
                 measured,

@@ -160,7 +160,7 @@ class Progress:
         return True
 
     @contextmanager
-    def doing(self) -> Iterator[Callable[[str, float], None]]:
+    def doing(self) -> Iterator[Callable[[str, float | None], None]]:
         """While something else takes its time: `show`, and the line is gone after it."""
         try:
             yield self.show

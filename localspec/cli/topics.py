@@ -108,6 +108,7 @@ def config() -> list[Block]:
         Level.SYSTEM_PROFILE: "`[profile.NAME]` of the system's file.",
         Level.USER_FILE: "The user's file, outside of profiles.",
         Level.SYSTEM_FILE: "The system's file, outside of profiles.",
+        Level.TUNED: "What `localspec tune` found best for these models on this machine; `--no-tuned` leaves it out.",
         Level.DEFAULT: "The default.",
     }
     rows = tuple((str(i), text) for i, (_, text) in enumerate(sorted(ranks.items(), reverse=True), 1))

@@ -73,7 +73,8 @@ class Engine:
         self._samplers = Samplers(target.vocab, target.caps.n_ctx)
         self._template = template
         self.info = info or self._bare_info(drafters)
-        self._controller: Controller = controller or FixedController()
+        #: Decides how much is guessed; may be another one between answers.
+        self.controller: Controller = controller or FixedController()
         self._threads: int | None = None
         self._prompt_chunk = min(prompt_chunk, target.caps.max_rows)
         self._waiting: deque[Answer] = deque()
@@ -194,13 +195,13 @@ class Engine:
         """The seven words of the design page, in order."""
         began = time.perf_counter()
         wishes = [self._wish(answer, sharers=len(answers)) for answer in answers]
-        prices = self._controller.plan(wishes)
+        prices = self.controller.plan(wishes)
         proposals, draft_s = self._propose(answers, prices)
         drafts = self._choose(answers, wishes, proposals)
         drafted = time.perf_counter()
         with self._guarded(*answers):
             done = self._verify(answers, drafts)
-            token_s = self._controller.plain_s
+            token_s = self.controller.plain_s
             plain = None if token_s is None else token_s * len(answers)
             times = StepTimes(began, drafted - began, time.perf_counter() - drafted, plain)
             walks = []
@@ -214,7 +215,7 @@ class Engine:
                     walks.append(Walk(answer.slot.seq, trees, draft.tree, outcome.tokens))
             step_s = time.perf_counter() - began
             record = PassRecord(done.n_rows, self._slots.cells_used, done.wall_s, done.cpu_s, draft_s, step_s)
-            self._controller.observe(record, walks)
+            self.controller.observe(record, walks)
             self._set_threads()
         self._pass_on_notices()
 
@@ -270,13 +271,13 @@ class Engine:
             elif mine:
                 free.append(i)
         trees = [{name: draft.tree for name, draft in proposals[i].items()} for i in free]
-        for i, tree in zip(free, self._controller.choose([wishes[i] for i in free], trees), strict=True):
+        for i, tree in zip(free, self.controller.choose([wishes[i] for i in free], trees), strict=True):
             drafts[i] = Draft(tree)
         ends = self.target.vocab.end_tokens
         return [draft.usable(wish.spec.min_depth, ends) for draft, wish in zip(drafts, wishes, strict=True)]
 
     def _pass_on_notices(self) -> None:
-        notices = self._panel.notices() + self._controller.notices()
+        notices = self._panel.notices() + self.controller.notices()
         owners = {answer.slot.seq: answer for answer in self._running if not answer.over} if notices else {}
         for seq, standing in notices:
             if seq in owners:  # nothing comes after an answer's end
@@ -299,7 +300,7 @@ class Engine:
         return _Pass(drafts, rows, time.perf_counter() - wall, time.process_time() - cpu)
 
     def _set_threads(self) -> None:
-        threads = self._controller.threads
+        threads = self.controller.threads
         if threads is not None and threads != self._threads:
             self._threads = threads
             self.target.set_threads(threads)

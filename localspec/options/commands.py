@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from localspec.options.option import Option
 from localspec.options.tables.chat import CHAT_TEMPLATE_OPTIONS, LINE_OPTIONS
-from localspec.options.tables.config import CONFIG_OPTIONS
+from localspec.options.tables.config import CONFIG_OPTIONS, TUNED
 from localspec.options.tables.context import CONTEXT_OPTIONS
 from localspec.options.tables.devices import DEVICE_OPTIONS
 from localspec.options.tables.groups import OUTPUT, SAMPLING, SHELF
@@ -15,7 +15,15 @@ from localspec.options.tables.ngram import NGRAM_OPTIONS
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
 from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
-from localspec.options.tables.tools import BENCH_OPTIONS, BENCH_TOKENS, VERIFY_OPTIONS, VERIFY_TOKENS, for_tools
+from localspec.options.tables.tools import (
+    BENCH_OPTIONS,
+    BENCH_TOKENS,
+    TUNE_OPTIONS,
+    TUNE_TOKENS,
+    VERIFY_OPTIONS,
+    VERIFY_TOKENS,
+    for_tools,
+)
 
 #: Which models, and who guesses.
 _LOADING_OPTIONS = (*CHAT_TEMPLATE_OPTIONS, *MODEL_OPTIONS, *HUB_OPTIONS, *SPEC_OPTIONS, *NGRAM_OPTIONS)
@@ -27,10 +35,10 @@ GENERATION_OPTIONS = (
     *CONTEXT_OPTIONS,
     *DEVICE_OPTIONS,
 )
-#: What `bench` and `verify` take to load an engine.
+#: What `bench`, `tune` and `verify` take to load an engine.
 _TOOL_OPTIONS = (*_LOADING_OPTIONS, *DEVICE_OPTIONS, *CONFIG_OPTIONS)
-_ONLY_COMPLETE = (*OUTPUT_OPTIONS, show_timings(False), conversation(False), *CONFIG_OPTIONS)
-_ONLY_CHAT = (show_timings(True), conversation(True), *LINE_OPTIONS, *CONFIG_OPTIONS)
+_ONLY_COMPLETE = (*OUTPUT_OPTIONS, show_timings(False), conversation(False), TUNED, *CONFIG_OPTIONS)
+_ONLY_CHAT = (show_timings(True), conversation(True), *LINE_OPTIONS, TUNED, *CONFIG_OPTIONS)
 COMPLETE_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_COMPLETE)
 CHAT_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_CHAT)
 
@@ -113,6 +121,7 @@ BENCH = Command(
         *BENCH_OPTIONS,
         _JSON,
         *for_tools(tokens=BENCH_TOKENS),
+        TUNED,
         *_TOOL_OPTIONS,
     ),
     (
@@ -129,6 +138,37 @@ BENCH = Command(
     (
         *("prompts", "setting", "repetitions", "budget", "baseline", "server", "server_baseline", "output", "json"),
         *("n_predict", "model", "model_draft", "hf_repo", "spec", "spec_type", "temp"),
+        *("ctx_size", "threads", "gpu_layers", "config"),
+    ),
+)
+#: What options mean to `tune`.
+_TRIED = {
+    "models_dir": "Try the draft models below this folder, too, if none is named.",
+    "spec_type": "Drafters to try, each alone (a comma list); default suffix, ngram-simple, ngram-mod, lookahead, and"
+    " draft models.",
+}
+TUNE = Command(
+    "tune",
+    "Find out in a minute what guesses best for a target on this machine, and keep it for later runs.",
+    (
+        *TUNE_OPTIONS,
+        replace(_JSON, help="One JSON object instead of a table."),
+        *for_tools(tokens=TUNE_TOKENS),
+        *(replace(one, help=_TRIED.get(one.name, one.help)) for one in (MODELS_DIR, *_TOOL_OPTIONS)),
+    ),
+    (
+        Example("The demo model", "localspec tune"),
+        Example("A pair of models, in five minutes", "localspec tune -m big.gguf -md small.gguf --seconds 300"),
+        Example("Which of the draft models here pays?", "localspec tune -m big.gguf --models-dir ~/models"),
+        Example("Between two drafters, keeping nothing", "localspec tune --spec-type suffix,lookahead --no-save"),
+    ),
+    "Passes are timed by thread count; then ways to guess race each other, each answer beside a plain one, and the"
+    " slower half leaves, again and again. Without -md, draft models of the target's vocabulary take part that are in"
+    " its folder, in the cache or below --models-dir. chat, complete and bench start from what was found until a model,"
+    " the llama.cpp library or the processor changes. Ctrl-c shows how it stands and keeps nothing.",
+    (
+        *("prompts", "seconds", "save", "json", "n_predict"),
+        *("model", "model_draft", "hf_repo", "models_dir", "spec_type", "temp"),
         *("ctx_size", "threads", "gpu_layers", "config"),
     ),
 )
@@ -230,7 +270,7 @@ TOPICS = {
     "config": "configuration files, profiles, environment",
     "exit-codes": "what a command ends with",
 }
-COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, VERIFY, DOCTOR, *MODELS)}
+COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, TUNE, VERIFY, DOCTOR, *MODELS)}
 
 
 def all_options() -> tuple[Option, ...]:

@@ -12,12 +12,13 @@ class Level(IntEnum):
     """Sources in order of rank: a higher one wins."""
 
     DEFAULT = 0
-    SYSTEM_FILE = 1
-    USER_FILE = 2
-    SYSTEM_PROFILE = 3
-    USER_PROFILE = 4
-    ENV = 5
-    CLI = 6
+    TUNED = 1
+    SYSTEM_FILE = 2
+    USER_FILE = 3
+    SYSTEM_PROFILE = 4
+    USER_PROFILE = 5
+    ENV = 6
+    CLI = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +62,5 @@ class Origin:
 
 
 DEFAULT = Origin(Level.DEFAULT)
+TUNED = Origin(Level.TUNED)
 CLI = Origin(Level.CLI)

@@ -13,7 +13,7 @@ from localspec.options.tables.groups import grouped
 
 def as_toml(command: Command, settings: Settings) -> str:
     """Every value with its origin as a comment; what is not given, and what is secret, is a comment as a whole."""
-    lines = [f"# What localspec {command.name} works with. Command line > environment > files > default."]
+    lines = [f"# What localspec {command.name} works with. Command line > environment > files > tuned > default."]
     for group, options in grouped(option for option in command.options if option.key).items():
         lines += ["", f"# {group}", *(_line(option, settings) for option in options)]
     return "\n".join(lines) + "\n"

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
 from localspec.drafters.base import Drafter
+from localspec.drafters.lookahead import Lookahead
 from localspec.drafters.ngram import NgramSimple
+from localspec.drafters.ngram_mod import NgramMod
 from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.loading import DRAFT_MODEL, EngineOptions, spec_types
@@ -28,6 +30,8 @@ def engine(options: EngineOptions, *, progress: Callable[[str, float], bool] | N
     makers: dict[str, Callable[[], Drafter]] = {
         "suffix": Suffix,
         "ngram-simple": NgramSimple,
+        "ngram-mod": NgramMod,
+        "lookahead": Lookahead,
         DRAFT_MODEL: lambda: draft_model(fake, seed=5, noise=1.0),
     }
     drafters = [makers[name]() for name in spec_types(options)]

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from localspec.control import AutoController
 from localspec.errors import UsageError
 from localspec.loading import EngineOptions, ModelOptions
 from localspec.options import COMMANDS
 from localspec.tools.bench import table
 from localspec.tools.bench.grid import settings, to_load
-from localspec.tools.bench.local import PLAIN, LocalRunner, Setting
-from localspec.tools.bench.oracle import perfect
-from localspec.tools.bench.run import Measured, Order, Pair, Run, measure
 from localspec.tools.bench.summary import Report, record, result
+from localspec.tools.local import PLAIN, LocalRunner, Setting
 from localspec.tools.machine import peak_memory
+from localspec.tools.oracle import perfect
+from localspec.tools.pairs import Measured, Order, Pair, Run, measure
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import SamplingParams, SpecParams, SpecStats
 from tests.tools import factories
@@ -112,6 +113,20 @@ def test_texts_are_equal_and_as_long_as_asked_for() -> None:
     assert found[1].stats.draft_n == 0
     assert found[0].shares is not None
     assert sum(found[0].shares) == pytest.approx(1)
+
+
+def test_settings_learn_apart_from_each_other() -> None:
+    """What one loses or may try is none of the others' business."""
+    asked = (Setting("a", SpecParams(depth=4, nodes=4)), Setting("b", SpecParams(depth=4, nodes=4)))
+    with factories.engine(factory_options()) as engine:
+        engine.controller = first = AutoController()
+        runner = LocalRunner(engine, asked, SamplingParams(temperature=0, seed=1))
+        used = []
+        for way in ("a", "b", None, "a"):
+            runner.run(way, PROMPTS[0], 16)
+            used.append(engine.controller)
+    assert used[0] is used[3]
+    assert len({id(one) for one in (first, *used)}) == 4
 
 
 def factory_options() -> EngineOptions:

@@ -7,7 +7,6 @@ library file; if that dies, extra buffers stay off from then on, and the user is
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from localspec.backends.identity import machine_fingerprint
 from localspec.backends.llamacpp.native import Native
 from localspec.errors import EngineError
 
@@ -37,7 +37,7 @@ def extra_buffers_are_safe(native: Native, warn: Callable[[str], None], *, cache
     if os.environ.get(SKIP):
         return False
     file = cache or _cache_file()
-    key = _fingerprint(Path(native.library_path))
+    key = machine_fingerprint(Path(native.library_path).parent)
     verdicts = _read(file)
     safe = verdicts.get(key)
     if safe is None:
@@ -58,33 +58,13 @@ def extra_buffers_are_safe(native: Native, warn: Callable[[str], None], *, cache
 
 def remembered(native: Native, *, cache: Path | None = None) -> bool | None:
     """What an earlier `extra_buffers_are_safe` of this build found out; ``None``: it was never asked."""
-    return _read(cache or _cache_file()).get(_fingerprint(Path(native.library_path)))
+    return _read(cache or _cache_file()).get(machine_fingerprint(Path(native.library_path).parent))
 
 
 def _cache_file() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("localspec") / "selftest.json"
-
-
-def _fingerprint(library: Path) -> str:
-    """Changes with the library, its CPU part and the machine."""
-    digest = hashlib.sha256()
-    for file in sorted(library.parent.glob("*.so*")) or [library]:
-        stat = file.stat()
-        digest.update(f"{file}|{stat.st_size}|{stat.st_mtime_ns}\n".encode())
-    digest.update(_cpu().encode())
-    return digest.hexdigest()[:32]
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        import platform
-
-        return platform.processor()
-    return "|".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
 
 
 def _read(file: Path) -> dict[str, bool]:

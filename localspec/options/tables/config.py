@@ -37,3 +37,13 @@ CONFIG_OPTIONS = (
     ),
     Option("debug", ("--debug",), bool, False, "Tracebacks instead of one line.", CONFIG, key=False),
 )
+#: For commands that can start from what was tuned. Unlike the others it may stand in a file.
+TUNED = Option(
+    "tuned",
+    ("--tuned",),
+    bool,
+    True,
+    "Start from what localspec tune found best for these models on this machine, where nothing else is said.",
+    CONFIG,
+    negations=("--no-tuned",),
+)

@@ -164,10 +164,34 @@ VERIFY_OPTIONS = (
         key=False,
     ),
 )
-
+TUNE_OPTIONS = (
+    PROMPTS,
+    Option(
+        "seconds",
+        ("--seconds",),
+        float,
+        60.0,
+        "Time to measure, loading included; what is begun then is still finished.",
+        TOOL,
+        "SECONDS",
+        least=1,
+        most=86_400,
+        key=False,
+    ),
+    Option(
+        "save",
+        ("--save",),
+        bool,
+        True,
+        "Keep what was found, so that later runs with these models start from it.",
+        OUTPUT,
+        negations=("--no-save",),
+        key=False,
+    ),
+)
 
 #: Tokens an answer, for those who do not say.
-BENCH_TOKENS, VERIFY_TOKENS = 96, 32
+BENCH_TOKENS, VERIFY_TOKENS, TUNE_TOKENS = 96, 32, 64
 
 
 def for_tools(*, tokens: int) -> tuple[Option, ...]:

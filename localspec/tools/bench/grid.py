@@ -13,7 +13,7 @@ from localspec.options import Option, Values, check_values, spec_params
 from localspec.options.commands import Command
 from localspec.options.parse import parse
 from localspec.options.tables.spec import SPEC_OPTIONS
-from localspec.tools.bench.local import Setting
+from localspec.tools.local import Setting
 
 _LOADED = ("ngram_size_n", "ngram_size_m", "ngram_min_hits")
 #: What may differ between settings: all that a request decides.

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from localspec.errors import NetworkError
-from localspec.tools.bench.run import Run
+from localspec.tools.pairs import Run
 from localspec.tools.prompts import Prompt
 from localspec.types import SamplingParams, SpecStats
 

@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import reduce
-from operator import add
 from typing import Any
 
 from localspec.report import speculation_record
-from localspec.tools.bench.run import Measured, Pair
-from localspec.tools.bench.stats import Spread, middle, spread
+from localspec.tools.cells import Cell, total
+from localspec.tools.pairs import Measured
+from localspec.tools.stats import middle
 from localspec.types import SpecStats
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A setting in one category, or in all: speeds in tokens a second, ``ratio`` against plain decoding (``None``
-    without a baseline), how many answers said the same as the plain ones."""
-
-    pairs: int
-    speed: float | None
-    plain_speed: float | None
-    ratio: Spread | None
-    mean_length: float | None
-    alpha: float | None
-    equal: int
-    compared: int
-
-    @classmethod
-    def of(cls, pairs: Sequence[Pair]) -> Cell:
-        by_prompt: dict[str, list[float]] = {}
-        for pair in pairs:
-            if pair.ratio is not None:
-                by_prompt.setdefault(pair.prompt.id, []).append(pair.ratio)
-        stats = total(pairs)
-        same = [pair.equal for pair in pairs if pair.equal is not None]
-        return cls(
-            pairs=len(pairs),
-            speed=middle([pair.mine.speed for pair in pairs]),
-            plain_speed=middle([pair.plain.speed for pair in pairs if pair.plain is not None]),
-            ratio=spread(list(by_prompt.values())) if by_prompt else None,
-            mean_length=stats.mean_length,
-            alpha=stats.alpha,
-            equal=sum(same),
-            compared=len(same),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +70,6 @@ def result(measured: Measured, way: str, oracle: float | None = None, *, same_te
     """What was measured of one setting."""
     cells = {category: Cell.of(measured.of(way, category)) for category in measured.categories}
     return Result(way, Cell.of(measured.of(way)), cells, total(measured.of(way)), oracle, same_text)
-
-
-def total(pairs: Sequence[Pair]) -> SpecStats:
-    """All guesses of a setting."""
-    return reduce(add, (pair.mine.stats for pair in pairs if pair.mine.stats is not None), SpecStats())
-
-
-def plain_host_s(measured: Measured) -> float:
-    """Seconds of a plain step outside of the pass, on average."""
-    found = [p.plain.stats for pairs in measured.pairs.values() for p in pairs if p.plain and p.plain.stats]
-    stats = reduce(add, found, SpecStats())
-    return stats.t_host / stats.steps if stats.steps else 0.0
 
 
 def record(report: Report) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator, Sequence
 
 from localspec.hub.sizes import human
-from localspec.tools.bench.summary import Cell, Report, Result
+from localspec.tools.bench.summary import Report, Result
+from localspec.tools.cells import Cell
 
 #: Columns of the widest bar, which stands for the largest ratio.
 _BAR = 32

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from localspec.tools.bench.stats import middle, spread
+from localspec.tools.stats import middle, spread
 
 
 def test_equal_numbers_have_no_spread() -> None:

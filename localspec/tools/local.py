@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from localspec.engine import Engine
 from localspec.errors import EngineError
-from localspec.tools.bench.run import Run
+from localspec.tools.pairs import Run
 from localspec.tools.prompts import Prompt
 from localspec.types import Failed, Finished, GenerationRequest, SamplingParams, SpecParams
 
@@ -23,11 +24,15 @@ class Setting:
 
 
 class LocalRunner:
-    """Answers with one engine; no answer ends before its limit, so that all of a prompt have the same length."""
+    """Answers with one engine; no answer ends before its limit, so that all of a prompt have the same length.
+
+    Every setting has a controller of its own: what it learns, loses and may try is as if it were alone.
+    """
 
     def __init__(self, engine: Engine, settings: tuple[Setting, ...], sampling: SamplingParams) -> None:
         self._engine = engine
         self._specs: Mapping[str | None, SpecParams] = {None: PLAIN, **{one.name: one.spec for one in settings}}
+        self._controllers = {way: deepcopy(engine.controller) for way in self._specs}
         self._sampling = replace(sampling, ignore_eos=True)
 
     def run(self, way: str | None, prompt: Prompt, tokens: int) -> Run:
@@ -45,6 +50,7 @@ class LocalRunner:
             sampling=self._sampling,
             spec=self._specs[way],
         )
+        self._engine.controller = self._controllers[way]
         *_, last = self._engine.submit(request)
         if isinstance(last, Failed):
             raise EngineError(f"prompt {prompt.id} was not answered: {last.message}", hint=last.hint)

@@ -141,3 +141,20 @@ def _pair(runner: Runner, order: Order, way: str, prompt: Prompt, *, mine_first:
         return Pair(prompt, runner.run(None, prompt, order.tokens), mine)
     plain = runner.run(None, prompt, order.tokens)
     return Pair(prompt, plain, runner.run(way, prompt, order.tokens))
+
+
+def side_by_side(runner: Runner, ways: Sequence[str], prompt: Prompt, tokens: int) -> dict[str, Pair]:
+    """Every setting once, each right beside a plain answer. Such an answer serves the setting before it and the one
+    after it, so that several settings cost half as many plain answers, and one more.
+
+    Raises:
+        LocalspecError: an answer failed.
+    """
+    found: dict[str, Pair] = {}
+    plain = runner.run(None, prompt, tokens)
+    for at, way in enumerate(ways):
+        mine = runner.run(way, prompt, tokens)
+        if at % 2:
+            plain = runner.run(None, prompt, tokens)
+        found[way] = Pair(prompt, plain, mine)
+    return found

@@ -1,0 +1,70 @@
+"""What moving layers to devices does to a model's passes, measured at both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from localspec.backends.base import Target
+from localspec.backends.memory import ROOM
+from localspec.control import CostCurve
+from localspec.control.measure import ROWS
+from localspec.engine import Engine
+from localspec.plan import Part
+from localspec.tools.tune.costs import Costs
+from localspec.types import EngineInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A model's costs; with ``part`` where some of its layers fit on devices, whose costs are then those of none."""
+
+    costs: Costs
+    part: Part | None = None
+
+    def at(self, moved: int, most_rows: int) -> Costs:
+        """The costs with so many layers on devices."""
+        if self.part is None:
+            return self.costs
+        points = {rows: self.part.seconds(rows, moved) for rows in ROWS if rows <= most_rows}
+        return replace(self.costs, curve=CostCurve(points))
+
+
+def timed(
+    load: Callable[[int | None], AbstractContextManager[Engine]],
+    cost: Callable[[Target, bool], Costs],
+    room: int,
+) -> Timed:
+    """Times a model: as it is loaded where there is no ``room`` on devices; else without layers there, and with as many
+    as fit.
+
+    Args:
+        load: layers on devices (``None``: as given) → the model alone.
+        cost: a model, and whether its threads are in question → its costs.
+        room: bytes of devices that may be filled.
+
+    Raises:
+        LocalspecError: as ``load`` and ``cost``.
+    """
+    with load(0 if room else None) as engine:
+        costs = cost(engine.target, True)
+        layers, size = _extent(engine.info)
+    moved = min(layers, layers * room // max(size, 1))
+    if not moved:
+        return Timed(costs)
+    with load(moved) as engine:
+        some = cost(engine.target, False)
+    return Timed(costs, Part.measured(layers, size, costs.curve.seconds, some.curve.seconds, moved))
+
+
+def _extent(info: EngineInfo) -> tuple[int, int]:
+    """Layers of a model, and the bytes that its weights and its cache take."""
+    places = [place for load in info.loads for place in load.placement]
+    size = sum(place.bytes_weights + place.bytes_cache for place in places)
+    return sum(place.layers for place in places), size
+
+
+def room_on(free: int) -> int:
+    """Bytes that may be filled of those that are free; buffers want some."""
+    return int(ROOM * free)
