@@ -35,8 +35,6 @@ from tests.engine.support import (
 PROMPT = (3, 4, 5, 3)
 NO_END = SamplingParams(temperature=0.0, ignore_eos=True)
 DEPTH_5 = SpecParams(depth=5, nodes=16)
-
-
 OTHER_END = 9
 
 
