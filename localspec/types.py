@@ -307,7 +307,8 @@ class SpecStats:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Clock of one answer, in seconds. ``predicted_s`` runs from the first token to the last."""
+    """Clock of one answer, in seconds. ``predicted_s`` runs from the first token to the last; ``first_n`` tokens came
+    in one step with the first."""
 
     prompt_n: int
     cache_n: int
@@ -315,13 +316,17 @@ class Timings:
     ttft_s: float
     predicted_n: int
     predicted_s: float
+    first_n: int = 1
+
+    @property
+    def timed_n(self) -> int:
+        """Tokens that came later than the first: those that ``predicted_s`` is the time of."""
+        return max(self.predicted_n - self.first_n, 0)
 
     @property
     def tokens_per_second(self) -> float | None:
-        """(emitted - 1) / time since the first token; ``None`` for answers of a single step."""
-        if self.predicted_n < 2 or self.predicted_s <= 0:
-            return None
-        return (self.predicted_n - 1) / self.predicted_s
+        """Tokens of all steps but the first / their time; ``None`` for answers of a single step."""
+        return self.timed_n / self.predicted_s if self.timed_n and self.predicted_s > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

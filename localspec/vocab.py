@@ -67,10 +67,12 @@ class Vocab(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What two models agree on: ids below ``common`` mean the same, except those in ``barred``."""
+    """What two models agree on: ids below ``common`` mean the same, except those in ``barred``. The draft model reads
+    ``stand_in`` where the target's text has a token that it does not have."""
 
     common: int
     barred: frozenset[int]
+    stand_in: int = 0
 
     def row(self, row: NDArray[np.float32]) -> NDArray[np.float32]:
         """The draft model's scores by the target's ids: ``[n]`` as they are."""
@@ -80,12 +82,17 @@ class Pairing:
         """What the draft model calls the target's ``token``; ``None``: it cannot guess it."""
         return token if token < self.common and token not in self.barred else None
 
+    def readable(self, tokens: Sequence[int]) -> list[int]:
+        """``tokens`` of the text as the draft model can read them, each in its place."""
+        return [token if token < self.common else self.stand_in for token in tokens]
+
 
 def pair(target: Vocab, draft: Vocab) -> Pairing | None:
     """Compares two vocabularies token by token; ``None`` if they are not the same.
 
-    Sizes may differ (rows of padding): ids beyond the smaller one are never proposed. Control tokens may be
-    spelt differently (unused slots often are): those ids are barred from drafts. Text must be the same.
+    Sizes may differ (rows of padding, names that one model learnt later): ids beyond the smaller one are never
+    proposed, and read as an end of text. Control tokens may be spelt differently (unused slots often are): those ids
+    are barred from drafts. Text must be the same.
     """
     if target.kind != draft.kind:
         return None
@@ -94,7 +101,7 @@ def pair(target: Vocab, draft: Vocab) -> Pairing | None:
     # Which are names takes a look at every token, of two vocabularies.
     if differing and not differing <= target.control_tokens & draft.control_tokens:
         return None
-    return Pairing(common, differing)
+    return Pairing(common, differing, min(draft.end_tokens, default=0))
 
 
 def alike(target: Vocab, draft: Vocab, *, draft_name: str = "the draft model") -> tuple[dict[int, int], dict[int, int]]:

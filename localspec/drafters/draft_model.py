@@ -83,7 +83,8 @@ class DraftModel:
                 continue
             self._catch_up(ask, text)
             read = self._model.n_past(self._lanes[ask.seq])
-            growths.append(Growth(ask, text[read:], depth, self._pairing, NAME, branches))
+            unread = self._pairing.readable(text[read:])
+            growths.append(Growth(ask, unread, depth, self._pairing, NAME, branches))
         try:
             self._grow(growths)
         except BaseException:
@@ -116,7 +117,7 @@ class DraftModel:
         lane, rows = self._lanes[ask.seq], self._model.caps.max_rows
         share = max(rows // max(len(self._lanes), 1), 1)
         while len(text) - (read := self._model.n_past(lane)) > share:
-            chunk = text[read : read + min(rows, len(text) - read - 1)]
+            chunk = self._pairing.readable(text[read : read + min(rows, len(text) - read - 1)])
             self._model.forward([Work.prompt(lane, chunk)])
             self._model.commit(lane, range(len(chunk)))
             self._noted(ask.seq, chunk, len(ask.tokens) - 1)

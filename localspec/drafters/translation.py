@@ -68,6 +68,10 @@ class Translation:
         """What the draft model calls the target's ``token``; ``None``: it cannot guess it."""
         return self._twins.get(token)
 
+    def readable(self, tokens: Sequence[int]) -> list[int]:
+        """``tokens`` as they are: `spell` gives the draft model's own."""
+        return list(tokens)
+
     @property
     def opening(self) -> list[int]:
         """What the draft model wants in front of a text."""

@@ -78,7 +78,7 @@ class Answer:
         self._stats = StatsBook()
         self._submitted = time.perf_counter()
         self._admitted = self._decoding = self._first = self._last = 0.0
-        self._reused = 0
+        self._reused = self._first_n = 0
 
     # -- admission and prompt
 
@@ -174,7 +174,8 @@ class Answer:
             t_plain=None if times.plain is None else max(kept, 0) * times.plain,
         )
         self._stats.add(step, tree.sources[1:], [tree.sources[node] for node in outcome.path])
-        self._first = self._first or now
+        if not self._first:
+            self._first, self._first_n = now, kept
         self._last = now
         self._send(step)
         if self.over:
@@ -248,6 +249,7 @@ class Answer:
             ttft_s=(self._first or decoding) - self._submitted,
             predicted_n=len(self.ids),
             predicted_s=self._last - self._first,
+            first_n=self._first_n,
         )
         stats = self._stats.snapshot()
         self._events.append(Finished(self.number, self._reason, tuple(self.ids), self._stop, timings, stats))

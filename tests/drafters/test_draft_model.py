@@ -20,8 +20,8 @@ from localspec.errors import OutOfMemory
 from localspec.sampling import Law, SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import AcceptRule, SamplingParams, SpecParams
-from localspec.vocab import Pairing
-from tests.engine.support import answer, draft_model, fake, plain, request
+from localspec.vocab import Pairing, pair
+from tests.engine.support import alone, answer, draft_model, fake, plain, request, together
 
 few = settings(max_examples=40, deadline=None)
 N = 12
@@ -260,3 +260,20 @@ def test_vocabularies_of_two_sizes() -> None:
     drafter = drafter_of(FakeTarget(FakeVocab(8), spread=2.0), Pairing(8, frozenset()))
     tree = propose(drafter, ask(Limits(3, 99, 9))).tree
     assert max(tree.tokens) < 8
+
+
+@pytest.mark.parametrize("rows", [2, 64])
+def test_a_text_with_tokens_that_the_draft_model_does_not_have(rows: int) -> None:
+    """F01: names that the target learnt later are read as something else, in the prompt and in the answer, and neither
+    this conversation nor its neighbour loses the drafter."""
+    target, model = fake(20), FakeTarget(FakeVocab(15), spread=2.0, rows=rows)
+    pairing = pair(target.vocab, model.vocab)
+    assert pairing is not None
+    sampling = SamplingParams(temperature=0, ignore_eos=True, repeat_penalty=1.5)
+    wishes = [request(prompt, sampling=sampling, n=30) for prompt in ([3, 19, 4, 18, 17], [3, 4, 5])]
+    got = together(Engine(target, [DraftModel(model, pairing)]), wishes)
+    for one, wish in zip(got, wishes, strict=True):
+        assert one.told == alone(fake(20), plain(wish)).told
+        assert not one.notices
+        assert one.stats.draft_n > 20
+    assert max(got[1].ids) >= 15

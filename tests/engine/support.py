@@ -239,7 +239,7 @@ def in_plain(tokens: Sequence[int], vocab: Vocab, names: Collection[int]) -> str
 def _is_read(drafter: DraftModel, seq: int, cells: Sequence[int], text: Sequence[int]) -> bool:
     """Whether ``cells`` are the beginning of ``text``, in the draft model's own words."""
     if not isinstance(drafter, TranslatedModel):
-        return list(text[: len(cells)]) == list(cells)
+        return drafter._pairing.readable(text[: len(cells)]) == list(cells)
     between = drafter._translation
     read = in_plain(cells, between._draft, between._names.values()).rstrip("\ufffd")
     whole = in_plain(text, between._target, between._names)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -183,6 +184,81 @@ def test_each_sampler_shows_in_the_text_and_guesses_hold(name: str) -> None:
     assert accepted > 16
 
 
+#: Every sampling option: what else it needs to matter, and a value that shows.
+EACH: dict[str, tuple[dict[str, object], object]] = {
+    "temperature": ({}, 1.5),
+    "top_k": ({"temperature": 2.0}, 2),
+    "top_p": ({"temperature": 2.0}, 0.3),
+    "min_p": ({"temperature": 2.0}, 0.5),
+    "typical_p": ({}, 0.1),
+    "repeat_penalty": ({}, 1.8),
+    "frequency_penalty": ({}, 1.5),
+    "presence_penalty": ({}, 1.5),
+    "repeat_last_n": ({"frequency_penalty": 1.5}, 2),
+    "dry_multiplier": ({"dry_allowed_length": 1}, 3.0),
+    "dry_base": ({"dry_multiplier": 0.3, "dry_allowed_length": 0}, 4.0),
+    "dry_allowed_length": ({"dry_multiplier": 3.0}, 0),
+    "dry_penalty_last_n": ({"dry_multiplier": 3.0, "dry_allowed_length": 0}, 3),
+    "dry_sequence_breakers": ({"dry_multiplier": 3.0, "dry_allowed_length": 1}, ("a", "b", "c")),
+    "top_n_sigma": ({"temperature": 2.0}, 0.5),
+    "xtc_probability": ({"temperature": 0.8, "xtc_threshold": 0.05}, 1.0),
+    "xtc_threshold": ({"temperature": 0.8, "xtc_probability": 1.0, "top_p": 1.0, "min_p": 0.0}, 0.02),
+    "dynatemp_range": ({"temperature": 1.0}, 1.0),
+    "dynatemp_exponent": ({"temperature": 1.0, "dynatemp_range": 1.0}, 6.0),
+    "mirostat": ({"temperature": 1.0, "mirostat_tau": 1.0}, 2),
+    "mirostat_tau": ({"temperature": 1.0, "mirostat": 2}, 0.5),
+    "mirostat_eta": ({"temperature": 1.0, "mirostat": 2, "mirostat_tau": 1.0}, 2.0),
+    "adaptive_target": ({"temperature": 1.0, "samplers": ("adaptive_p",)}, 0.2),
+    "adaptive_decay": ({"temperature": 1.0, "samplers": ("adaptive_p",), "adaptive_target": 0.3}, 0.0),
+    "logit_bias": ({}, ((3, -100.0), (4, -math.inf))),
+    "ignore_eos": ({"logit_bias": ((END, 2.0),)}, True),
+    "min_tokens": ({"logit_bias": ((END, 2.0),)}, 12),
+    "samplers": ({"temperature": 2.0, "top_k": 3}, ("temperature",)),
+    "seed": ({"temperature": 1.0}, 77),
+    "grammar": ({}, "root ::= ([a-c] [c-g])*"),
+}
+
+
+@pytest.mark.parametrize("option", [one.name for one in fields(SamplingParams)])
+def test_no_option_is_skipped_where_guesses_hold(option: str) -> None:
+    """A06, A07: guesses are what the target says *without* the option; what goes out is what it says with it."""
+    base, value = EACH[option]
+    without = SamplingParams(**{"temperature": 0.0, "seed": 5, **base})  # type: ignore[arg-type]
+    params = replace(without, **{option: value})  # type: ignore[arg-type]
+    differ = accepted = 0
+    for seed in range(5):
+        ids = alone(fake(9, seed=seed), request([3, 4, 5, 3], sampling=without, spec=SpecParams(depth=0), n=30)).ids
+        wish = request([3, 4, 5, 3], sampling=params, spec=replace(TREE, depth=6), n=30, logprobs=1)
+        wanted = alone(fake(9, seed=seed), plain(wish))
+        drafters = [Scripted(oracle((3, 4, 5, 3, *ids))), draft_model(fake(9, seed=seed), seed=seed, noise=0.5)]
+        got = alone(fake(9, seed=seed), wish, drafters)
+        assert got.told == wanted.told
+        differ += got.ids != ids
+        accepted += got.stats.accepted
+    assert differ > 1
+    assert accepted > 10
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_the_prompt_is_read_in_the_same_pieces_whoever_guesses(mix: str) -> None:
+    """A01: rounding depends on the rows of a pass, so another shape of it could change the very first token."""
+
+    class Recording(FakeTarget):
+        def forward(self, work: Sequence[Work]) -> list[Rows]:
+            read.extend(item.tree.tokens for item in work if item.rows_from == len(item.tree))
+            return super().forward(work)
+
+    wish = request([2 + i * i % 7 for i in range(45)], n=12, spec=TREE)
+    pieces = []
+    for name, asked in (("none", plain(wish)), (mix, wish)):
+        read: list[tuple[int, ...]] = []
+        target = Recording(FakeVocab(12), spread=2.0)
+        alone(target, asked, MIXES[name](target, 0, 0.5))
+        pieces.append(read)
+    assert pieces[0] == pieces[1]
+    assert [len(piece) for piece in pieces[0]] == [16, 16, 12]
+
+
 @pytest.mark.parametrize("mix", ["draft", "translated", "ngram-simple", "both", "texts"])
 @few
 @given(data=st.data(), n_ctx=st.integers(24, 64), spec=SPECS, temperature=st.sampled_from([0.0, 0.9]))
@@ -197,6 +273,19 @@ def test_up_to_the_last_cell(mix: str, data: st.DataObject, n_ctx: int, spec: Sp
     assert got.told == alone(fake(n_ctx=n_ctx), plain(wish)).told
     assert got.finished.reason == "length"
     assert len(got.ids) == n_ctx - length + 1
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "drafted"), [(24, (6, 6, 0)), (22, (6, 5)), (18, (6, 1)), (17, (6, 0)), (16, (6,)), (12, (2,))]
+)
+def test_guesses_shrink_with_the_room(n_ctx: int, drafted: tuple[int, ...]) -> None:
+    """E01: as many as there are cells for, not all or none."""
+    prompt = tuple(2 + i % 7 for i in range(10))
+    wish = request(prompt, sampling=SamplingParams(temperature=0, ignore_eos=True), spec=SpecParams(depth=6))
+    wanted = alone(fake(n_ctx=n_ctx), plain(wish))
+    got = alone(fake(n_ctx=n_ctx), wish, [Scripted(oracle((*prompt, *wanted.ids, 2, 2, 2)))])
+    assert got.told == wanted.told
+    assert tuple(step.draft_n for step in got.steps) == drafted
 
 
 def scripted_answers(script: Callable[[tuple[int, ...]], Scripted], spec: SpecParams) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.backends.base import Row
+from localspec.backends.base import Row, Rows, Work
 from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.drafters.base import Ask
 from localspec.engine import Engine
+from localspec.report import answer_record, finite, status_line, timings_record
 from localspec.spec.tree import TokenTree
 from localspec.types import SamplingParams, SourceStats, SpecParams
 from tests.engine.support import (
@@ -32,18 +35,23 @@ from tests.engine.support import (
 PROMPT = (3, 4, 5, 3)
 NO_END = SamplingParams(temperature=0.0, ignore_eos=True)
 DEPTH_5 = SpecParams(depth=5, nodes=16)
+OTHER_END = 9
 
 
 class Endless(FakeTarget):
-    """Never says the end token, until the text is ``last`` tokens long."""
+    """Says ``end``, one of its two end tokens, where the text is ``last`` tokens long, and nowhere else any of them."""
 
-    def __init__(self, last: int) -> None:
-        super().__init__(FakeVocab(20), seed=4)
-        self._end_at = last
+    def __init__(self, last: int, end: int = END) -> None:
+        vocab = FakeVocab(20)
+        vocab.end_tokens = frozenset({END, OTHER_END})
+        super().__init__(vocab, seed=4)
+        self._end, self._end_at = end, last
 
     def scores(self, text: Sequence[int]) -> Row:
         row = super().scores(text)
-        row[END] = 99.0 if len(text) >= self._end_at else -99.0
+        row[[END, OTHER_END]] = -99.0
+        if len(text) == self._end_at:
+            row[self._end] = 99.0
         return row
 
 
@@ -55,7 +63,7 @@ def test_rates_of_a_script_by_hand() -> None:
     target = Endless(len(PROMPT) + length)
     ids = alone(target, request(PROMPT, spec=SpecParams(depth=0))).ids
     assert len(ids) == length
-    text = (*PROMPT, *ids, END, 9)
+    text = (*PROMPT, *ids, END, 8)
     rounds = iter(held)
 
     def script(ask: Ask) -> TokenTree:
@@ -82,6 +90,21 @@ def test_rates_of_a_script_by_hand() -> None:
     assert stats.alpha == 19 / 26
     assert stats.mean_length == 2.9
     assert stats.tokens_per_step == length / 10
+
+
+def test_rates_of_a_tree_by_hand() -> None:
+    """G01: nodes beside the path were verified and not tested; a node with three children is tested once."""
+    a, b, c = alone(Endless(99), request(PROMPT, spec=SpecParams(depth=0), n=3)).ids
+    no, nor, never = [token for token in range(10, 20) if token not in (a, b, c)][:3]
+    tree = TokenTree((3, no, a, nor, b, never, no), (-1, 0, 0, 0, 2, 2, 1), (1.0,) * 7, ("",) + ("scripted",) * 6)
+    got = alone(
+        Endless(99), request(PROMPT, spec=SpecParams(depth=3, nodes=9, width=3), n=3), [Scripted(lambda _: tree)]
+    )
+    stats = got.stats
+    assert got.ids == (a, b, c)
+    assert (stats.steps, stats.draft_n, stats.tested, stats.accepted, stats.emitted) == (1, 6, 2, 2, 3)
+    assert (stats.acceptance, stats.alpha, stats.mean_length) == (2 / 6, 1.0, 3.0)
+    assert (stats.tested_at, stats.accepted_at, stats.lengths) == ((1, 1), (1, 1), (0, 0, 1))
 
 
 @settings(max_examples=40, deadline=None)
@@ -135,31 +158,39 @@ def baseline() -> Outcome:
 @pytest.mark.parametrize("start", range(0, 22, 2))
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_a_stop_string_anywhere(start: int, length: int) -> None:
-    """B02: what plain decoding said is declared a stop string and given as guesses."""
+    """B02: what plain decoding said is declared a stop string and given as guesses; text, ids, log-probabilities and
+    counts end before it."""
     base = baseline()
     stop = base.text[start : start + length]
     wish = request(PROMPT, sampling=NO_END, n=24, stop=(stop,), logprobs=1, spec=DEPTH_5)
     wanted = alone(fake(20, seed=2), plain(wish))
-    assert wanted.text == base.text[: base.text.index(stop)]
+    before = base.text.index(stop)  # a letter is a token
+    assert (wanted.text, wanted.ids) == (base.text[:before], base.ids[:before])
     for shift in range(3):
         drafter = Scripted(oracle((*PROMPT, *base.ids)))
         engine = Engine(fake(20, seed=2), [drafter, ngrams()])
         got = answer(engine, replace(wish, spec=replace(DEPTH_5, depth=5 - shift)))
         assert got.told == wanted.told
         assert got.finished.stop == stop
+        assert len(got.infos) == got.stats.emitted == got.finished.timings.predicted_n == before
         settled(engine, got.ids)
 
 
+@pytest.mark.parametrize("end", [END, OTHER_END])
 @pytest.mark.parametrize("at", range(1, 14))
-def test_an_end_token_anywhere(at: int) -> None:
-    """B01: the answer ends at the end token, wherever in an accepted run it is."""
+def test_an_end_token_anywhere(at: int, end: int) -> None:
+    """B01: the answer ends at the end token, whichever it is and wherever in an accepted run; what was guessed behind
+    it leaves no trace in the cache."""
+    last = len(PROMPT) + at
     for depth in (1, 4, 5):
-        target, twin = Endless(len(PROMPT) + at), Endless(len(PROMPT) + at)
         wish = request(PROMPT, spec=SpecParams(depth=depth), logprobs=1)
-        wanted = alone(twin, plain(wish))
+        wanted = alone(Endless(last, end), plain(wish))
         assert (len(wanted.ids), wanted.finished.reason, wanted.finished.stop) == (at, "stop", None)
-        got = alone(target, wish, [Scripted(oracle((*PROMPT, *wanted.ids, END, 5, 6, 7)))])
+        engine = Engine(Endless(last, end), [Scripted(oracle((*PROMPT, *wanted.ids, end, 5, 6, 7)))])
+        got = answer(engine, wish)
         assert got.told == wanted.told
+        turn = request((*PROMPT, *got.ids, 6, 7), n=6)
+        assert answer(engine, turn).told == alone(Endless(last, end), plain(turn)).told
 
 
 @pytest.mark.parametrize("n", range(1, 13))
@@ -197,3 +228,92 @@ def test_min_depth_drops_short_guesses() -> None:
     got = alone(fake(), request(PROMPT, n=20, sampling=GREEDY, spec=SpecParams(min_depth=3)), [script])
     assert got.told == base.told
     assert got.stats.draft_n == 0
+
+
+class Clock:
+    """Time that only passes of the target and guesses take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("time.perf_counter", lambda: self.now)
+
+    def target(self) -> FakeTarget:
+        clock = self
+
+        class Clocked(FakeTarget):
+            def forward(self, work: Sequence[Work]) -> list[Rows]:
+                clock.now += 1.0
+                return super().forward(work)
+
+        return Clocked(FakeVocab(20), seed=2, spread=2.0)
+
+    def drafter(self, text: Sequence[int]) -> Scripted:
+        guess = oracle(text)
+
+        def script(ask: Ask) -> TokenTree:
+            self.now += 0.25
+            return guess(ask)
+
+        return Scripted(script)
+
+
+@pytest.mark.parametrize(
+    ("n", "depth", "rate"),
+    [
+        (1, 0, None),  # no time between one token and itself
+        (11, 0, 1.0),  # a token a pass
+        (5, 5, None),  # all in the first step
+        (7, 5, 1.0),  # 6 in the first step; the last one is not guessed
+        (18, 5, 12 / 2.5),  # two steps of 6, drafting included
+    ],
+)
+def test_the_speed_is_of_tokens_and_the_time_they_took(
+    n: int, depth: int, rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G02: neither the prompt's time nor tokens that came along with the first one count."""
+    base = baseline()
+    clock = Clock(monkeypatch)
+    wish = request(PROMPT, sampling=NO_END, n=n, spec=SpecParams(depth=depth, nodes=16))
+    got = alone(clock.target(), wish, [clock.drafter((*PROMPT, *base.ids))])
+    assert got.ids == base.ids[:n]
+    timings, drafting = got.finished.timings, 0.25 if depth and n > 1 else 0.0
+    assert timings.tokens_per_second == rate
+    assert timings.ttft_s == timings.prompt_s == 2.0 + drafting  # the prompt's pass, and the one that decides a token
+    assert timings.predicted_n == n
+    record = timings_record(timings, got.stats)
+    assert record["predicted_per_second"] == rate
+    assert ("tok/s" in status_line(got.finished)) == (rate is not None)
+    assert got.stats.t_draft == drafting * got.stats.drafted_steps
+    assert got.stats.t_verify == got.stats.steps
+    assert got.stats.t_host == 0
+
+
+@pytest.mark.parametrize("grammar", [None, "root ::= [a-f]*"])
+def test_log_probabilities_are_the_target_s_own(grammar: str | None) -> None:
+    """G03: at every position of an accepted run those of the row that decided it, before temperature, filters, bans and
+    grammar; scores of minus infinity are ``null`` in JSON."""
+    sampling = SamplingParams(
+        temperature=1.7, seed=3, min_p=0.1, ignore_eos=True, logit_bias=((5, -50.0),), grammar=grammar
+    )
+
+    class Padded(FakeTarget):
+        def scores(self, text: Sequence[int]) -> Row:
+            row = super().scores(text)
+            row[15:] = -np.inf
+            return row
+
+    target, twin = Padded(FakeVocab(20), seed=4), Padded(FakeVocab(20), seed=4)
+    wish = request(PROMPT, sampling=sampling, n=16, logprobs=20, spec=DEPTH_5)
+    got = alone(target, wish, [Scripted(oracle((*PROMPT, *alone(twin, plain(wish)).ids)))])
+    assert got.stats.accepted > 8
+    assert len(got.infos) == len(got.ids) == 16
+    for i, info in enumerate(got.infos):
+        row = target.scores((*PROMPT, *got.ids[:i])).astype(float)
+        logp = row - np.log(np.exp(row).sum())
+        best = np.argsort(-logp, kind="stable")
+        assert info.logprob == pytest.approx(logp[got.ids[i]])
+        assert [one.id for one in info.top] == best.tolist()
+        assert [one.logprob for one in info.top] == pytest.approx(logp[best].tolist())
+    record = answer_record(got.finished, got.text, got.infos, model="m", seed=3, logprobs=True)
+    (*_, last) = json.loads(json.dumps(finite(record), allow_nan=False))["logprobs"]
+    assert [one["logprob"] is None for one in last["top_logprobs"]] == [False] * 15 + [True] * 5

@@ -60,6 +60,19 @@ def test_padding_is_never_proposed(random_draft: Path, write: Write) -> None:
     assert max(proposed) < N_VOCAB
 
 
+@pytest.mark.parametrize("at", [3, 19])
+def test_a_text_with_padding_is_drafted_for(random_draft: Path, write: Write, at: int) -> None:
+    target = write(extra_rows=200, seed=1)
+    text = list(range(800, 820))
+    text[at] = N_VOCAB + 5
+    wish = GenerationRequest(tokens=tuple(text), sampling=GREEDY, max_tokens=12, spec=CHAIN)
+    with running(target, random_draft) as engine:
+        ours, plain = answer(engine, wish), answer(engine, replace(wish, spec=PLAIN))
+    assert ours.ids == plain.ids
+    assert ours.stats.draft_n > 0
+    assert ours.notices == ()
+
+
 @pytest.mark.parametrize("token", [300, N_VOCAB - 1])
 def test_another_text_is_translated(random_draft: Path, write: Write, token: int) -> None:
     draft = write(changed={token: "otherwise"})

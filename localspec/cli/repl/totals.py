@@ -32,14 +32,14 @@ class Totals:
             prompt_n=self.prompt_n + timings.prompt_n,
             cache_n=self.cache_n + timings.cache_n,
             prompt_s=self.prompt_s + timings.prompt_s,
-            timed_tokens=self.timed_tokens + (timings.predicted_n - 1 if timed else 0),
+            timed_tokens=self.timed_tokens + (timings.timed_n if timed else 0),
             predicted_s=self.predicted_s + (timings.predicted_s if timed else 0.0),
             stats=self.stats + finished.stats,
         )
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Over all answers, each without its first token."""
+        """Over all answers, each without its first step."""
         return self.timed_tokens / self.predicted_s if self.predicted_s > 0 else None
 
 
