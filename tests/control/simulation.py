@@ -148,7 +148,8 @@ def run(
             if tree.draft_n:
                 proposals[name] = tree
         tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(text[at])
-        wall = (curve(len(tree)) + len(tree) * read * (before + at)) * rng.lognormvariate(0, noise) + change * (len(tree) != rows)
+        wall = (curve(len(tree)) + len(tree) * read * (before + at)) * rng.lognormvariate(0, noise)
+        wall += change * (len(tree) != rows)
         wall *= 30 if stalls and rng.random() < stalls else 1
         rows = len(tree)
         tokens: list[int] = []

@@ -230,7 +230,8 @@ def test_no_option_is_skipped_where_guesses_hold(option: str) -> None:
         ids = alone(fake(9, seed=seed), request([3, 4, 5, 3], sampling=without, spec=SpecParams(depth=0), n=30)).ids
         wish = request([3, 4, 5, 3], sampling=params, spec=replace(TREE, depth=6), n=30, logprobs=1)
         wanted = alone(fake(9, seed=seed), plain(wish))
-        drafters = [Scripted(oracle((3, 4, 5, 3, *ids))), draft_model(fake(9, seed=seed), seed=seed, noise=0.5)]
+        drafters: list[Drafter] = [Scripted(oracle((3, 4, 5, 3, *ids)))]
+        drafters.append(draft_model(fake(9, seed=seed), seed=seed, noise=0.5))
         got = alone(fake(9, seed=seed), wish, drafters)
         assert got.told == wanted.told
         differ += got.ids != ids

@@ -17,7 +17,7 @@ from localspec.drafters.base import Ask
 from localspec.engine import Engine
 from localspec.report import answer_record, finite, status_line, timings_record
 from localspec.spec.tree import TokenTree
-from localspec.types import SamplingParams, SourceStats, SpecParams
+from localspec.types import EngineInfo, SamplingParams, SourceStats, SpecParams
 from tests.engine.support import (
     GREEDY,
     Outcome,
@@ -314,6 +314,7 @@ def test_log_probabilities_are_the_target_s_own(grammar: str | None) -> None:
         assert info.logprob == pytest.approx(logp[got.ids[i]])
         assert [one.id for one in info.top] == best.tolist()
         assert [one.logprob for one in info.top] == pytest.approx(logp[best].tolist())
-    record = answer_record(got.finished, got.text, got.infos, model="m", seed=3, logprobs=True)
+    info = EngineInfo("m", None, (), "fake", 64, 64, 20, False)
+    record = answer_record(got.finished, got.text, got.infos, info=info, seed=3, logprobs=True)
     (*_, last) = json.loads(json.dumps(finite(record), allow_nan=False))["logprobs"]
     assert [one["logprob"] is None for one in last["top_logprobs"]] == [False] * 15 + [True] * 5

@@ -180,7 +180,7 @@ def test_the_price_is_told(engine: Engine) -> None:
     assert exact.rows == 8
     assert exact.price > 1
     assert f"--exact: {', '.join(exact.parts)}" in engine.info.warnings
-    assert engine._controller.threads is None
+    assert engine.controller.threads is None
 
 
 # What is refused
