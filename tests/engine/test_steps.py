@@ -314,7 +314,7 @@ def test_log_probabilities_are_the_target_s_own(grammar: str | None) -> None:
         assert info.logprob == pytest.approx(logp[got.ids[i]])
         assert [one.id for one in info.top] == best.tolist()
         assert [one.logprob for one in info.top] == pytest.approx(logp[best].tolist())
-    info = EngineInfo("m", None, (), "fake", 64, 64, 20, False)
-    record = answer_record(got.finished, got.text, got.infos, info=info, seed=3, logprobs=True)
+    engine = EngineInfo("m", None, (), "fake", 64, 64, 20, False)
+    record = answer_record(got.finished, got.text, got.infos, info=engine, seed=3, logprobs=True)
     (*_, last) = json.loads(json.dumps(finite(record), allow_nan=False))["logprobs"]
     assert [one["logprob"] is None for one in last["top_logprobs"]] == [False] * 15 + [True] * 5
