@@ -68,26 +68,21 @@ class Growth:
         self._done = len(self._in_cache)
         fresh: list[int] = []
         for node in self._frontier:
-            for token, score in self._children(node, rows.logits(self._home[node])):
-                fresh.append(self._add(node, token, score))
+            for token, score, reach in self._children(node, rows.logits(self._home[node])):
+                fresh.append(self._add(node, token, score, reach))
         limits = self.ask.price.limits
-        room = len(self._tokens) - 1 < limits.nodes * limits.width
-        if fresh and self._depths[fresh[0]] < self._depth and room and self._another_pass_pays(fresh):
-            self._frontier = self._grow_on(fresh)
-        else:
-            self._frontier = []
+        self._frontier = []
+        if fresh and self._depths[fresh[0]] < self._depth and len(self._tokens) - 1 < limits.nodes * limits.width:
+            if len(fresh) > 1:
+                fresh = sorted(fresh, key=lambda node: (-self._reach[node], node))[: limits.width]
+            if self.ask.price.pass_pays(sum([self._reach[node] for node in fresh])):
+                self._frontier = self._grow_on(fresh)
 
-    def _another_pass_pays(self, fresh: Sequence[int]) -> bool:
-        best = sorted((self._reach[node] for node in fresh), reverse=True)[: self.ask.price.limits.width]
-        return self.ask.price.pass_pays(sum(best))
-
-    def _grow_on(self, fresh: Sequence[int]) -> list[int]:
-        """Decodes the likeliest guesses of a level, as many as asked for and as there are branches for."""
+    def _grow_on(self, likeliest: Sequence[int]) -> list[int]:
+        """Decodes guesses of a level, as many as there are branches for."""
         grown: list[int] = []
         extended: set[int] = set()
-        if len(fresh) > 1:
-            fresh = sorted(fresh, key=lambda node: (-self._reach[node], node))[: self.ask.price.limits.width]
-        for node in fresh:
+        for node in likeliest:
             parent = self._parents[node]
             if parent in extended:
                 if self._free_branches < 1:
@@ -98,19 +93,19 @@ class Growth:
             grown.append(node)
         return grown
 
-    def _children(self, node: int, row: Row) -> list[tuple[int, float]]:
-        """The children worth keeping under ``node``, best first, with the chance that they hold."""
-        if self._draws:
-            return self._drawn_children(node, row)
+    def _children(self, node: int, row: Row) -> list[tuple[int, float, float]]:
+        """The children worth keeping under ``node``, best first: token, score, and the chance that the walk gets
+        there."""
         price, reach = self.ask.price, self._reach[node]
-        limits, row = price.limits, self._pairing.row(row)
-        return [
-            (token, score)
-            for token, score in self._states[node].guesses(row, limits.width, allowed=self._pairing.common)
-            if score >= limits.p_min
-            and self._pairing.draft_id(token) is not None
-            and price.pays(reach * price.believed(score))
-        ]
+        if self._draws:
+            return [(token, score, reach * price.believed(score)) for token, score in self._drawn_children(node, row)]
+        limits, pairing = price.limits, self._pairing
+        children = []
+        for token, score in self._states[node].guesses(pairing.row(row), limits.width, allowed=pairing.common):
+            believed = reach * price.believed(score)
+            if score >= limits.p_min and price.pays(believed) and pairing.draft_id(token) is not None:
+                children.append((token, score, believed))
+        return children
 
     def _drawn_children(self, node: int, row: Row) -> list[tuple[int, float]]:
         """Children drawn from the draft's law. How many is settled before anything is drawn: leaving out what was drawn
@@ -129,11 +124,11 @@ class Growth:
         self._leaves += max(len(drawn) - 1, 0)
         return drawn
 
-    def _add(self, parent: int, token: int, score: float) -> int:
+    def _add(self, parent: int, token: int, score: float, reach: float) -> int:
         self._tokens.append(token)
         self._parents.append(parent)
         self._scores.append(score)
-        self._reach.append(self._reach[parent] * self.ask.price.believed(score))
+        self._reach.append(reach)
         self._depths.append(self._depths[parent] + 1)
         return len(self._tokens) - 1
 

@@ -261,20 +261,24 @@ class Engine:
 
     def _choose(self, answers: list[Answer], wishes: list[Wish], proposals: list[dict[str, Draft]]) -> list[Draft]:
         """One draft a sequence: what the controller makes of the proposals. Drawn guesses stay as they were drawn."""
-        drafts = [Draft(TokenTree.root(answer.slot.tokens[-1])) for answer in answers]
-        if not any(proposals):
-            return drafts
+        chosen: dict[int, Draft] = {}
         free = []
         for i, mine in enumerate(proposals):
             if mine and wishes[i].spec.accept == "ratio":
-                (drafts[i],) = mine.values()
+                (chosen[i],) = mine.values()
             elif mine:
                 free.append(i)
-        trees = [{name: draft.tree for name, draft in proposals[i].items()} for i in free]
-        for i, tree in zip(free, self.controller.choose([wishes[i] for i in free], trees), strict=True):
-            drafts[i] = Draft(tree)
+        if free:
+            trees = [{name: draft.tree for name, draft in proposals[i].items()} for i in free]
+            best = self.controller.choose([wishes[i] for i in free], trees)
+            chosen.update((i, Draft(tree)) for i, tree in zip(free, best, strict=True))
         ends = self.target.vocab.end_tokens
-        return [draft.usable(wish.spec.min_depth, ends) for draft, wish in zip(drafts, wishes, strict=True)]
+        return [
+            chosen[i].usable(wishes[i].spec.min_depth, ends)
+            if i in chosen
+            else Draft(TokenTree.root(answer.slot.tokens[-1]))
+            for i, answer in enumerate(answers)
+        ]
 
     def _pass_on_notices(self) -> None:
         notices = self._panel.notices() + self.controller.notices()

@@ -7,7 +7,7 @@ not stand are dropped, and nothing has to be undone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
@@ -32,7 +32,8 @@ _POOL, _LEAST_POOL = 4, 64  # tokens looked at for one that is wanted, and at al
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What of the request's options is the same at every position. ``steps`` are the samplers that can
-    matter, in order; ``bias_ids`` ascend, and all ids are below ``reach``."""
+    matter, in order; ``bias_ids`` ascend, and all ids are below ``reach``. ``as_is``: greedy, and only bans and a
+    grammar can change which token is the likeliest."""
 
     greedy: bool
     steps: tuple[str, ...]
@@ -40,6 +41,7 @@ class Plan:
     bias: NDArray[np.float32]
     end_ids: tuple[int, ...]
     reach: int
+    as_is: bool
 
     @classmethod
     def of(cls, params: SamplingParams, end_tokens: Collection[int]) -> Plan:
@@ -47,20 +49,24 @@ class Plan:
         for token, value in params.logit_bias:
             bias[token] = bias.get(token, 0.0) + value
         ids = sorted(bias)
+        greedy, steps = _greedy(params), _steps(params)
         return cls(
-            _greedy(params),
-            _steps(params),
+            greedy,
+            steps,
             np.array(ids, dtype=np.int32),
             np.array([bias[token] for token in ids], dtype=np.float32),
             tuple(end_tokens),
             max((*ids, *end_tokens), default=-1) + 1,
+            greedy and not steps and not ids,
         )
 
     def below(self, n: int) -> Plan:
         """Without the ids from ``n`` on: a draft model's row may be shorter than they go."""
         kept = int(self.bias_ids.searchsorted(n))
         ends = tuple(token for token in self.end_ids if token < n)
-        return Plan(self.greedy, self.steps, self.bias_ids[:kept], self.bias[:kept], ends, min(self.reach, n))
+        return replace(
+            self, bias_ids=self.bias_ids[:kept], bias=self.bias[:kept], end_ids=ends, reach=min(self.reach, n)
+        )
 
 
 def _dynamic(params: SamplingParams) -> bool:
@@ -204,9 +210,8 @@ class SamplerState:
         """
         if allowed is not None and allowed < len(row):
             row = row[:allowed]
-        if self.greedy and k == 1 and self.grammar is None:
-            token = self._best(row)
-            return ((token, filters.chance(row, token)),)
+        if self.plan.as_is and self.grammar is None:
+            return self._unbanned(row, k)
         scores = self._scores(row, k)
         if self.greedy:
             return filters.best(scores, k)
@@ -227,9 +232,19 @@ class SamplerState:
         ``law`` one after the other without replacement (``None``: chosen without chance)."""
         return ResidualDraw(self.law(row), law, seed=self.seed, index=self.index, node=node)
 
+    def _unbanned(self, row: Row, k: int) -> tuple[tuple[int, float], ...]:
+        """The ``k`` likeliest tokens where nothing but bans of end tokens could change them: the row is not copied."""
+        found = filters.best(Scores(None, row), k)
+        if self._bans_ends:
+            ends = self.plan.end_ids
+            if any(token in ends for token, _ in found):
+                found = filters.best(Scores(None, row), k + len(ends))
+                found = tuple([guess for guess in found if guess[0] not in ends][:k])
+        return found
+
     def _best(self, row: Row) -> int:
         """The likeliest token. Where nothing but bans could change it, the row is not copied for them."""
-        if not self.plan.steps and not len(self.plan.bias_ids):
+        if self.plan.as_is:
             token = int(row.argmax())
             banned = self._bans_ends and token in self.plan.end_ids
             if not banned and (self.grammar is None or self.grammar.allows(token)):

@@ -167,7 +167,7 @@ class TokenTree:
     def top(self, draft_n: int, leaves: int | None = None) -> TokenTree:
         """The ``draft_n`` guesses most likely to be reached, on ``leaves`` branches at most (1: a chain). A child never
         outranks its parent (its reach is not higher, and ties go to the smaller index): the result is a tree again."""
-        if draft_n >= self.draft_n and (leaves is None or len(self.leaves) <= leaves):
+        if draft_n >= self.draft_n and (leaves is None or leaves >= self.draft_n or len(self.leaves) <= leaves):
             return self
         spare = self.draft_n if leaves is None else leaves - 1  # branches beyond the first
         kept, extended = {0}, set()

@@ -238,3 +238,24 @@ def test_all_banned(name: str, n: int) -> None:
 def test_greedy_takes_the_lowest_id_of_equals() -> None:
     assert filters.greedy(Scores(None, array([0.0, 2.0, 2.0]))) == 1
     assert filters.greedy(Scores(np.array([4, 9], dtype=np.int32), array([1.0, 1.0]))) == 4
+
+
+@given(st.integers(1, 9000), st.integers(1, 12), st.integers(2, 400))
+def test_the_best_of_a_row(n: int, k: int, levels: int) -> None:
+    """In order, of equals the lower id first; their probabilities stand to each other as softmax has them."""
+    row = (np.random.default_rng(n).integers(0, levels, n) * 8 / levels).astype(np.float32)
+    found = filters.best(Scores(None, row), k)
+    assert [token for token, _ in found] == np.argsort(-row, kind="stable")[:k].tolist()
+    assert [p / found[0][1] for _, p in found] == pytest.approx([math.exp(row[t] - row.max()) for t, _ in found])
+    assert 0 < sum(p for _, p in found) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("n", [300, 50000])
+@pytest.mark.parametrize("lead", [16.0, 20.0])
+def test_a_clear_favourite_has_its_share(n: int, lead: float) -> None:
+    """Of a long row the tail is guessed, but not by much where it matters."""
+    row = np.random.default_rng(5).normal(0, 2, n).astype(np.float32)
+    row[n // 3], row[n // 7] = lead, lead - 1
+    token, share = filters.best(Scores(None, row), 2)[0]
+    assert token == n // 3
+    assert share == pytest.approx(mass_of(row)[n // 3], abs=0.1)
