@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from operator import add
@@ -16,13 +16,15 @@ from localspec.types import SpecStats
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A setting in one category, or in all: speeds in tokens a second, ``ratio`` against plain decoding (``None``
-    without a baseline), how many answers said the same as the plain ones."""
+    """A setting in one category, or in all: speeds in tokens a second; against the baseline (``None`` without one) the
+    ``ratio`` of speeds, and with the reading of the prompt that of ``whole`` answers; how many answers said the same as
+    the baseline's."""
 
     pairs: int
     speed: float | None
     plain_speed: float | None
     ratio: Spread | None
+    whole: Spread | None
     mean_length: float | None
     alpha: float | None
     equal: int
@@ -30,17 +32,14 @@ class Cell:
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> Cell:
-        by_prompt: dict[str, list[float]] = {}
-        for pair in pairs:
-            if pair.ratio is not None:
-                by_prompt.setdefault(pair.prompt.id, []).append(pair.ratio)
         stats = total(pairs)
         same = [pair.equal for pair in pairs if pair.equal is not None]
         return cls(
             pairs=len(pairs),
             speed=middle([pair.mine.speed for pair in pairs]),
             plain_speed=middle([pair.plain.speed for pair in pairs if pair.plain is not None]),
-            ratio=spread(list(by_prompt.values())) if by_prompt else None,
+            ratio=_spread((pair.prompt.id, pair.ratio) for pair in pairs),
+            whole=_spread((pair.prompt.id, pair.whole) for pair in pairs),
             mean_length=stats.mean_length,
             alpha=stats.alpha,
             equal=sum(same),
@@ -48,10 +47,19 @@ class Cell:
         )
 
 
+def _spread(ratios: Iterable[tuple[str, float | None]]) -> Spread | None:
+    """The spread of those ratios that there are, by prompt."""
+    by_prompt: dict[str, list[float]] = {}
+    for prompt, ratio in ratios:
+        if ratio is not None:
+            by_prompt.setdefault(prompt, []).append(ratio)
+    return spread(list(by_prompt.values())) if by_prompt else None
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """One setting: all categories together, each by itself, all its guesses, and what perfect ones would bring.
-    ``same_text`` says whether its texts have to be the plain ones."""
+    ``same_text`` says whether its texts have to be the baseline's."""
 
     name: str
     overall: Cell
@@ -77,7 +85,8 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Report:
     """A whole measurement. ``about`` are facts for a headline and for JSON; ``cost`` is rows → seconds of a pass;
-    ``memory`` the bytes that were used at most."""
+    ``memory`` the bytes that were used at most; ``afresh``: no answer here found its prompt in a cache, so that whole
+    answers can be compared."""
 
     results: tuple[Result, ...]
     measured: Measured
@@ -85,6 +94,7 @@ class Report:
     about: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[int, float] = field(default_factory=dict)
     memory: int | None = None
+    afresh: bool = False
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -92,7 +102,7 @@ class Report:
 
     @property
     def plain_speeds(self) -> dict[str | None, float | None]:
-        """Category (``None``: all) → median speed of plain decoding, in the whole run."""
+        """Category (``None``: all) → median speed of the baseline, in the whole run."""
         pairs = [pair for result in self.results for pair in self.measured.of(result.name)]
         speeds = {
             category: [p.plain.speed for p in pairs if p.plain is not None and category in (None, p.prompt.category)]
@@ -153,7 +163,10 @@ def _setting(one: Result, measured: Measured) -> dict[str, Any]:
                 "tokens": pair.mine.tokens,
                 "tokens_per_second": pair.mine.speed,
                 "plain_tokens_per_second": None if pair.plain is None else pair.plain.speed,
+                "seconds": pair.mine.seconds,
+                "plain_seconds": None if pair.plain is None else pair.plain.seconds,
                 "ratio": pair.ratio,
+                "whole_ratio": pair.whole,
                 "equal": pair.equal,
             }
             for pair in measured.of(one.name)
