@@ -1,4 +1,4 @@
-"""localspec against llama.cpp's server: ``scripts/peer.py LLAMA_SERVER [-m MODEL] [bench flags]``.
+"""localspec against llama.cpp's server: ``python -m scripts.peer LLAMA_SERVER [-m MODEL] [bench flags]``.
 
 ``LLAMA_SERVER`` is a server built from the source that llama-cpp-python carries, with the flags of its wheel:
 
@@ -16,6 +16,7 @@ name, and what localspec does by itself.
 from __future__ import annotations
 
 import argparse
+import signal
 import socket
 import subprocess
 import sys
@@ -36,6 +37,7 @@ PATIENCE_S = 120
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers end, too
     parser = argparse.ArgumentParser(prog="scripts/peer.py")
     parser.add_argument("server", type=Path, metavar="LLAMA_SERVER")
     parser.add_argument("-m", "--model", type=Path, default=demo_model())
