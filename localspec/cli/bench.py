@@ -7,12 +7,13 @@ import sys
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localspec import __version__
 from localspec.cli.diagnostics import note
 from localspec.cli.output import Output
 from localspec.cli.session import Progress, engine_here, model_files
+from localspec.control import CostCurve
 from localspec.control.measure import ROWS
 from localspec.control.measure import measure as measure_passes
 from localspec.engine import Engine
@@ -21,18 +22,23 @@ from localspec.loading import spec_types
 from localspec.options import Values, engine_options, sampling_params
 from localspec.options.tables.tools import BENCH_TOKENS
 from localspec.tools.bench import table
-from localspec.tools.bench.grid import settings, to_load
-from localspec.tools.bench.summary import Report, record, result
+from localspec.tools.bench.grid import settings, to_load, unique
+from localspec.tools.bench.summary import Report, Result, record, result
 from localspec.tools.cells import plain_host_s
-from localspec.tools.local import LocalRunner
+from localspec.tools.local import LocalRunner, Setting
 from localspec.tools.machine import peak_memory, processor
 from localspec.tools.oracle import perfect
-from localspec.tools.pairs import Measured, Order, Runner, measure
+from localspec.tools.pairs import PLAIN, Measured, Order, Runner, measure
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import SamplingParams
 
+if TYPE_CHECKING:
+    from localspec.tools.bench.server import ServerRunner
+
 #: Columns of a table that no terminal shows.
 _WIDTH = 120
+#: One of these beside --server asks for a model here too.
+_OF_A_MODEL = ("model", "hf_repo", "model_draft", "hf_repo_draft", "setting", "spec_type")
 
 
 def bench(values: Values) -> int:
@@ -47,7 +53,7 @@ def bench(values: Values) -> int:
     sampling = sampling_params(values)
     if sampling.seed is None:  # plain and speculative answers have to be the same
         sampling = replace(sampling, seed=1)
-    report = _of_server(values, prompts, sampling) if values["server"] else _of_model(values, prompts, sampling)
+    report = _report(values, prompts, sampling)
     output = Output()
     if form == "json":
         output.record(record(report))
@@ -65,42 +71,68 @@ def _form(values: Values) -> str:
     return "json" if values["json"] else values["output"] or shown
 
 
-# A model here
+def _report(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingParams) -> Report:
+    if not (values["server"] or values["server_baseline"]):
+        return _of_model(values, prompts, sampling)
+    from localspec.tools.bench.server import ServerRunner, servers
+
+    asked = servers(values["server"], values["server_baseline"])
+    with ServerRunner(asked, sampling, model=values["server_model"], api_key=values["api_key"]) as runner:
+        alone = values["server"] and not any(values[name] for name in _OF_A_MODEL)
+        report = (_of_servers if alone else _of_model)(values, prompts, sampling, runner)
+    if "chunks" in runner.counted_by:
+        note("the server counts no tokens: each chunk of text is taken for one")
+    theirs = {"servers": runner.urls, "models": runner.models, "counted_by": sorted(runner.counted_by)}
+    return replace(report, about={**report.about, **theirs}, afresh=True)
 
 
-def _of_model(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingParams) -> Report:
+def _of_servers(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingParams, runner: ServerRunner) -> Report:
+    measured = _measured(runner, _order(values, runner.settings, prompts, runner.baseline))
+    names = ", ".join(f"{name} ({runner.models[name]})" for name in runner.settings)
+    title = f"{names}: {_extent(measured, sampling)}; {date.today().isoformat()}"
+    results = tuple(result(measured, name) for name in runner.settings)
+    return Report(results, measured, title, _about(values, sampling))
+
+
+def _of_model(
+    values: Values, prompts: tuple[Prompt, ...], sampling: SamplingParams, beside: ServerRunner | None = None
+) -> Report:
     target, draft = model_files(values)
     default = spec_types(replace(engine_options(values, target, draft), spec_types=None))
     asked = settings(values["setting"], values, default)
     types, nodes = to_load(asked, default)
     loaded = {**values, "spec_type": ",".join(types), "tree_nodes": nodes}
+    names, theirs = tuple(one.name for one in asked), () if beside is None else beside.settings
+    order = _order(values, unique(names + theirs), prompts, (beside and beside.baseline) or PLAIN)
     with engine_here(loaded, target, draft) as engine:
         # Before the first answer: its conversation would hold the sequence that this needs.
         curve = measure_passes(engine.target, nodes + 1)
-        order = _order(values, tuple(one.name for one in asked), prompts)
-        measured = _measured(LocalRunner(engine, asked, sampling), order)
-        host_s = plain_host_s(pair for pairs in measured.pairs.values() for pair in pairs)
-        results = tuple(
-            result(
-                measured,
-                one.name,
-                perfect(one.spec, curve.seconds, host_s),
-                same_text=one.spec.accept == "draw",
-            )
-            for one in asked
+        local = LocalRunner(engine, asked, sampling, afresh=beside is not None)
+        measured = _measured(local if beside is None else beside.next_to(local, names), order)
+        results = (
+            *(_of_setting(one, measured, curve) for one in asked),
+            *(result(measured, name) for name in theirs),
         )
         cost = {rows: curve.seconds(rows) for rows in ROWS if rows <= nodes + 1}
         about = {**_about(values, sampling), "target": engine.info.target, "draft": engine.info.draft}
         return Report(results, measured, _title(engine, measured, sampling), about, cost, peak_memory())
 
 
-def _order(values: Values, ways: tuple[str, ...], prompts: tuple[Prompt, ...]) -> Order:
+def _of_setting(setting: Setting, measured: Measured, curve: CostCurve) -> Result:
+    """What was measured of one setting here; the ceiling counts against plain decoding here only."""
+    comparable = measured.order.baseline in (None, PLAIN)
+    pairs = (pair for pairs in measured.pairs.values() for pair in pairs)
+    oracle = perfect(setting.spec, curve.seconds, plain_host_s(pairs)) if comparable else None
+    return result(measured, setting.name, oracle, same_text=setting.spec.accept == "draw")
+
+
+def _order(values: Values, ways: tuple[str, ...], prompts: tuple[Prompt, ...], baseline: str | None) -> Order:
     return Order(
         ways,
         prompts,
         rounds=values["repetitions"],
         tokens=values["n_predict"] if values["n_predict"] > 1 else BENCH_TOKENS,
-        baseline=values["baseline"],
+        baseline=baseline if values["baseline"] else None,
         budget_s=values["budget"],
     )
 
@@ -134,28 +166,3 @@ def _about(values: Values, sampling: SamplingParams) -> dict[str, Any]:
         "n_ctx": values["ctx_size"],
         "threads": values["threads"],
     }
-
-
-# A server
-
-
-def _of_server(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingParams) -> Report:
-    from localspec.tools.bench.server import ServerRunner
-
-    url, other = values["server"], values["server_baseline"]
-    servers: dict[str | None, str] = {url: url, **({None: other} if other else {})}
-    runner = ServerRunner(servers, sampling, model=values["server_model"], api_key=values["api_key"])
-    try:
-        order = _order(values, (url,), prompts)
-        measured = _measured(runner, replace(order, baseline=other is not None and order.baseline))
-    finally:
-        runner.close()
-    if "chunks" in runner.counted_by:
-        note("the server counts no tokens: each chunk of text is taken for one")
-    about = {**_about(values, sampling), "server": url, "server_baseline": other, "models": _named(runner.models)}
-    title = f"{url} ({runner.models[url]}): {_extent(measured, sampling)}; {date.today().isoformat()}"
-    return Report((result(measured, url),), measured, title, {**about, "counted_by": sorted(runner.counted_by)})
-
-
-def _named(models: dict[str | None, str]) -> dict[str, str]:
-    return {way or "baseline": model for way, model in models.items()}

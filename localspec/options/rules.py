@@ -35,15 +35,13 @@ EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("json_schema",), ("json_schema_file",)),
     (("json",), ("output",)),
     (("exact",), ("spec_accept", "ubatch_size")),  # rows computed at a time are the mode's affair
-    (("server",), ("model", "hf_repo", "model_draft", "hf_repo_draft", "setting", "spec_type")),
 )
-#: These do nothing without the other.
+#: These do nothing without one of the others.
 NEEDS = (
-    ("hf_file", "hf_repo"),
-    ("hf_file_draft", "hf_repo_draft"),
-    ("server_baseline", "server"),
-    ("server_model", "server"),
-    ("api_key", "server"),
+    ("hf_file", ("hf_repo",)),
+    ("hf_file_draft", ("hf_repo_draft",)),
+    ("server_model", ("server", "server_baseline")),
+    ("api_key", ("server", "server_baseline")),
 )
 NEEDED = {"hf_repo": "repository", "hf_repo_draft": "repository", "server": "server"}
 #: Options that do nothing without a draft model.
@@ -154,8 +152,9 @@ class _Rules:
                 raise UsageError(f"{self._site(first)} and {self._site(second)} are given together", hint="Choose one.")
 
     def _check_needs(self) -> None:
-        for name, needed in NEEDS:
-            if needed in self._options and self._by_hand((name,)) and not self._has(needed):
+        for name, others in NEEDS:
+            needed = others[0]
+            if needed in self._options and self._by_hand((name,)) and not any(self._given(others)):
                 raise UsageError(
                     f"{self._site(name)} is given without {self._options[needed].flags[0]}",
                     hint=f"Say which {NEEDED[needed]} with {self._options[needed].flags[0]}.",

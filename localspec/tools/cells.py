@@ -14,13 +14,15 @@ from localspec.types import SpecStats
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A setting in one category, or in all: speeds in tokens a second, ``ratio`` against plain decoding (``None``
-    without a baseline), how many answers said the same as the plain ones."""
+    """A setting in one category, or in all: speeds in tokens a second; against the baseline (``None`` without one) the
+    ``ratio`` of speeds, and with the reading of the prompt that of ``whole`` answers; how many answers said the same as
+    the baseline's."""
 
     pairs: int
     speed: float | None
     plain_speed: float | None
     ratio: Spread | None
+    whole: Spread | None
     mean_length: float | None
     alpha: float | None
     equal: int
@@ -28,22 +30,28 @@ class Cell:
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> Cell:
-        by_prompt: dict[str, list[float]] = {}
-        for pair in pairs:
-            if pair.ratio is not None:
-                by_prompt.setdefault(pair.prompt.id, []).append(pair.ratio)
         stats = total(pairs)
         same = [pair.equal for pair in pairs if pair.equal is not None]
         return cls(
             pairs=len(pairs),
             speed=middle([pair.mine.speed for pair in pairs]),
             plain_speed=middle([pair.plain.speed for pair in pairs if pair.plain is not None]),
-            ratio=spread(list(by_prompt.values())) if by_prompt else None,
+            ratio=_spread((pair.prompt.id, pair.ratio) for pair in pairs),
+            whole=_spread((pair.prompt.id, pair.whole) for pair in pairs),
             mean_length=stats.mean_length,
             alpha=stats.alpha,
             equal=sum(same),
             compared=len(same),
         )
+
+
+def _spread(ratios: Iterable[tuple[str, float | None]]) -> Spread | None:
+    """The spread of those ratios that there are, by prompt."""
+    by_prompt: dict[str, list[float]] = {}
+    for prompt, ratio in ratios:
+        if ratio is not None:
+            by_prompt.setdefault(prompt, []).append(ratio)
+    return spread(list(by_prompt.values())) if by_prompt else None
 
 
 def total(pairs: Iterable[Pair]) -> SpecStats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from localspec.engine import Engine
 from localspec.errors import EngineError
 from localspec.tools.pairs import Run
 from localspec.tools.prompts import Prompt
-from localspec.types import Failed, Finished, GenerationRequest, SamplingParams, SpecParams
+from localspec.types import Event, Failed, Finished, GenerationRequest, SamplingParams, SpecParams, Tokens
 
 PLAIN = SpecParams(depth=0)
 
@@ -27,10 +28,16 @@ class LocalRunner:
     """Answers with one engine; no answer ends before its limit, so that all of a prompt have the same length.
 
     Every setting has a controller of its own: what it learns, loses and may try is as if it were alone.
+
+    Args:
+        afresh: read every prompt from its start, as a server without a prompt cache does.
     """
 
-    def __init__(self, engine: Engine, settings: tuple[Setting, ...], sampling: SamplingParams) -> None:
+    def __init__(
+        self, engine: Engine, settings: tuple[Setting, ...], sampling: SamplingParams, *, afresh: bool = False
+    ) -> None:
         self._engine = engine
+        self._afresh = afresh
         self._specs: Mapping[str | None, SpecParams] = {None: PLAIN, **{one.name: one.spec for one in settings}}
         self._controllers = {way: deepcopy(engine.controller) for way in self._specs}
         self._sampling = replace(sampling, ignore_eos=True)
@@ -42,6 +49,8 @@ class LocalRunner:
             UsageError: the prompt is longer than the context.
             EngineError: the answer failed.
         """
+        if self._afresh:
+            self._engine.forget()
         templated = self._engine.info.has_template
         request = GenerationRequest(
             prompt=None if templated else prompt.text,
@@ -51,8 +60,11 @@ class LocalRunner:
             spec=self._specs[way],
         )
         self._engine.controller = self._controllers[way]
-        *_, last = self._engine.submit(request)
+        began = time.perf_counter()
+        events: list[Event] = list(self._engine.submit(request))
+        seconds, last = time.perf_counter() - began, events[-1]
         if isinstance(last, Failed):
             raise EngineError(f"prompt {prompt.id} was not answered: {last.message}", hint=last.hint)
         assert isinstance(last, Finished)
-        return Run(len(last.ids), last.timings.tokens_per_second, last.ids, last.stats)
+        text = "".join(event.text for event in events if isinstance(event, Tokens))
+        return Run(len(last.ids), last.timings.tokens_per_second, text, seconds, last.ids, last.stats)

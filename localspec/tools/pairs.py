@@ -1,9 +1,9 @@
-"""The order of a measurement: every setting beside plain decoding on the same prompt, round after round."""
+"""The order of a measurement: every setting beside the baseline on the same prompt, round after round."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Protocol
@@ -14,22 +14,32 @@ from localspec.types import SpecStats
 #: Below two rounds there is no spread, and one order of the two runs only.
 FEWEST_ROUNDS = 2
 WARM_UP_TOKENS = 8
+#: Name of the baseline that is a model here, decoding without guesses.
+PLAIN = "plain"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One answer: ``tokens`` in it, tokens a second from its first to its last (``None``: too short to say), what was
-    said (ids, or a server's text), and statistics of guesses where there are any."""
+    """One answer: ``tokens`` in it, tokens a second from its first to its last (``None``: too short to say), its text,
+    ``seconds`` from the question to its end, its ids (``None``: a server does not tell them), and statistics of
+    guesses where there are any."""
 
     tokens: int
     speed: float | None
-    said: tuple[int, ...] | str
+    text: str
+    seconds: float
+    ids: tuple[int, ...] | None = None
     stats: SpecStats | None = None
+
+    @property
+    def whole_speed(self) -> float | None:
+        """Tokens a second, the reading of the prompt included."""
+        return self.tokens / self.seconds if self.tokens and self.seconds > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One answer of a setting and the plain one beside it (``None``: no baseline was asked for)."""
+    """One answer of a setting and the baseline's beside it (``None``: none was asked for)."""
 
     prompt: Prompt
     plain: Run | None
@@ -37,14 +47,26 @@ class Pair:
 
     @property
     def ratio(self) -> float | None:
-        """Speed against plain decoding. ``None`` where there is nothing to compare: no baseline, no speed-up."""
-        if self.plain is None or not self.plain.speed or self.mine.speed is None:
-            return None
-        return self.mine.speed / self.plain.speed
+        """Speed against the baseline. ``None`` where there is nothing to compare: no baseline, no speed-up."""
+        return None if self.plain is None else _over(self.mine.speed, self.plain.speed)
+
+    @property
+    def whole(self) -> float | None:
+        """As `ratio`, of whole answers: the reading of the prompt included."""
+        return None if self.plain is None else _over(self.mine.whole_speed, self.plain.whole_speed)
 
     @property
     def equal(self) -> bool | None:
-        return None if self.plain is None else self.plain.said == self.mine.said
+        """Whether both said the same: the same tokens, or where those are not told the same text."""
+        if self.plain is None:
+            return None
+        if self.plain.ids is None or self.mine.ids is None:
+            return self.plain.text == self.mine.text
+        return self.plain.ids == self.mine.ids
+
+
+def _over(mine: float | None, plain: float | None) -> float | None:
+    return mine / plain if mine is not None and plain else None
 
 
 class Runner(Protocol):
@@ -60,15 +82,26 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Several:
+    """Answers of several runners in one measurement: setting → the runner that has it."""
+
+    by_way: Mapping[str | None, Runner]
+
+    def run(self, way: str | None, prompt: Prompt, tokens: int) -> Run:
+        """As `Runner.run`."""
+        return self.by_way[way].run(way, prompt, tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
-    """What is measured: settings, prompts, rounds of all of them, tokens an answer, with a baseline or without, and
-    after how many seconds no further round is begun (``None``: never)."""
+    """What is measured: settings, prompts, rounds of all of them, tokens an answer, what the baseline is called
+    (``None``: there is none), and after how many seconds no further round is begun (``None``: never)."""
 
     ways: tuple[str, ...]
     prompts: tuple[Prompt, ...]
     rounds: int
     tokens: int
-    baseline: bool = True
+    baseline: str | None = PLAIN
     budget_s: float | None = None
 
 
@@ -100,8 +133,8 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     progress: Callable[[float], object] = lambda share: None,
 ) -> Measured:
-    """Runs it all. In every round each setting answers each prompt right beside a plain answer to it: after it in the
-    first round, before it in the next. Neighbours on the machine and its temperature meet both alike.
+    """Runs it all. In every round each setting answers each prompt right beside the baseline's answer to it: after it
+    in the first round, before it in the next. Neighbours on the machine and its temperature meet both alike.
 
     A round is begun if the slowest one so far still fits into the budget, but two are made in any case.
 
@@ -128,13 +161,13 @@ def measure(
 def _warm_up(runner: Runner, order: Order) -> None:
     """Caches fill, buffers are made, graphs are built: a short answer of every setting in every category."""
     firsts = {prompt.category: prompt for prompt in reversed(order.prompts)}
-    ways: Sequence[str | None] = (None, *order.ways) if order.baseline else order.ways
+    ways: Sequence[str | None] = order.ways if order.baseline is None else (None, *order.ways)
     for prompt, way in product(firsts.values(), ways):
         runner.run(way, prompt, min(WARM_UP_TOKENS, order.tokens))
 
 
 def _pair(runner: Runner, order: Order, way: str, prompt: Prompt, *, mine_first: bool) -> Pair:
-    if not order.baseline:
+    if order.baseline is None:
         return Pair(prompt, None, runner.run(way, prompt, order.tokens))
     if mine_first:
         mine = runner.run(way, prompt, order.tokens)

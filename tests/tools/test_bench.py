@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from localspec.backends.base import Rows, Work
 from localspec.control import AutoController
 from localspec.errors import UsageError
 from localspec.loading import EngineOptions, ModelOptions
@@ -21,7 +22,7 @@ from localspec.tools.bench.summary import Report, record, result
 from localspec.tools.local import PLAIN, LocalRunner, Setting
 from localspec.tools.machine import peak_memory
 from localspec.tools.oracle import perfect
-from localspec.tools.pairs import Measured, Order, Pair, Run, measure
+from localspec.tools.pairs import Measured, Order, Pair, Run, Several, measure
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import SamplingParams, SpecParams, SpecStats
 from tests.tools import factories
@@ -39,7 +40,7 @@ class Recorder:
 
     def run(self, way: str | None, prompt: Prompt, tokens: int) -> Run:
         self.runs.append((way, prompt.id, tokens))
-        return Run(tokens, 10.0 if way is None else 20.0, "x" if way is None else self.said, SpecStats())
+        return Run(tokens, 10.0 if way is None else 20.0, "x" if way is None else self.said, 4.0, None, SpecStats())
 
 
 def order(**changes: object) -> Order:
@@ -64,12 +65,48 @@ def test_every_run_of_a_setting_stands_beside_a_plain_one() -> None:
 
 def test_without_a_baseline_there_is_no_ratio() -> None:
     recorder = Recorder()
-    measured = measure(recorder, order(baseline=False))
+    measured = measure(recorder, order(baseline=None))
     assert None not in {way for way, _, _ in recorder.runs}
     assert all(pair.ratio is None and pair.equal is None for pair in measured.pairs["a"])
     text = table.markdown(report(measured))
     assert "×" not in text
     assert "no baseline in this run" in text
+
+
+def test_runners_share_a_measurement() -> None:
+    one, other = Recorder(), Recorder("y")
+    measured = measure(Several({None: one, "a": one, "b": other}), order(baseline="server"))
+    assert {way for way, _, _ in one.runs} == {None, "a"}
+    assert {way for way, _, _ in other.runs} == {"b"}
+    assert {pair.equal for pair in measured.of("a")} == {True}
+    assert {pair.equal for pair in measured.of("b")} == {False}
+    text = table.markdown(report(measured))
+    assert "| server | 10.0 tok/s" in text
+    assert "b: 6 of 6 texts differ from the server ones.\n" in text
+
+
+def test_tokens_are_compared_where_both_tell_them() -> None:
+    def equal(plain: Run, mine: Run) -> bool | None:
+        return Pair(PROMPTS[0], plain, mine).equal
+
+    here, other, there = (Run(2, 1.0, "ab", 1.0, ids) for ids in ((1, 2), (3, 4), None))
+    assert equal(here, here)
+    assert not equal(here, other)
+    assert equal(here, there)
+    assert not equal(there, replace(there, text="a"))
+
+
+def test_whole_answers_have_a_ratio_of_their_own() -> None:
+    plain, mine, silent = Run(40, 10.0, "x", 4.0), Run(20, 20.0, "x", 1.0), Run(0, None, "", 0.0)
+    assert Pair(PROMPTS[0], plain, mine).whole == pytest.approx(2.0)
+    assert Pair(PROMPTS[0], plain, silent).whole is None
+    assert Pair(PROMPTS[0], silent, mine).whole is None
+    assert Pair(PROMPTS[0], None, mine).whole is None
+    made = report(measured())
+    assert "with the prompt" not in table.markdown(made)
+    lines = table.markdown(replace(made, afresh=True)).splitlines()
+    assert "| with the prompt | edit | chat | all |" in lines
+    assert "| chain | ×1.25 [1.25–1.25] | ×1.25 [1.25–1.25] | ×1.25 [1.25–1.25] |" in lines
 
 
 def ticks(step: float) -> Iterator[float]:
@@ -111,6 +148,9 @@ def test_texts_are_equal_and_as_long_as_asked_for() -> None:
     assert all(pair.mine.tokens == 30 for pair in measured.of("chain"))
     assert found[0].stats.accepted > 0
     assert found[1].stats.draft_n == 0
+    assert {(pair.mine.text, pair.mine.seconds > 0) for pair in measured.of("chain", "edit")} == {
+        (pair.plain.text, True) for pair in measured.of("none", "edit") if pair.plain is not None
+    }
     assert found[0].shares is not None
     assert sum(found[0].shares) == pytest.approx(1)
 
@@ -127,6 +167,24 @@ def test_settings_learn_apart_from_each_other() -> None:
             used.append(engine.controller)
     assert used[0] is used[3]
     assert len({id(one) for one in (first, *used)}) == 4
+
+
+@pytest.mark.parametrize("afresh", [True, False])
+def test_afresh_reads_every_prompt_from_its_start(monkeypatch: pytest.MonkeyPatch, *, afresh: bool) -> None:
+    rows: list[int] = []
+    with factories.engine(factory_options()) as engine:
+        forward = engine.target.forward
+
+        def counted(work: Sequence[Work]) -> list[Rows]:
+            rows[-1] += sum(len(item.tree) for item in work)
+            return forward(work)
+
+        monkeypatch.setattr(engine.target, "forward", counted)
+        runner = LocalRunner(engine, (), SamplingParams(temperature=0, seed=1), afresh=afresh)
+        for _ in range(2):
+            rows.append(0)
+            runner.run(None, PROMPTS[0], 4)
+    assert (rows[1] == rows[0]) == afresh
 
 
 def factory_options() -> EngineOptions:
@@ -227,7 +285,7 @@ def measured(said: str = "x") -> Measured:
     made = Measured(Order(("chain",), PROMPTS[:2], 3, 40), {"chain": []}, 3)
     for prompt in PROMPTS[:2]:
         for plain, mine in ((10.0, 20.0), (5.0, 10.0), (1.0, 3.0)):
-            made.pairs["chain"].append(Pair(prompt, Run(40, plain, "x"), Run(40, mine, said, STATS)))
+            made.pairs["chain"].append(Pair(prompt, Run(40, plain, "x", 4.0), Run(40, mine, said, 3.2, stats=STATS)))
     return made
 
 
@@ -270,10 +328,10 @@ def test_bars(share: float, text: str) -> None:
 def test_csv_and_json_hold_all() -> None:
     made = report(measured(), STATS)
     rows = list(csv.DictReader(io.StringIO(table.comma_separated(made))))
-    assert [(row["category"], row["ratio"], row["pairs"]) for row in rows] == [
-        ("edit", "2.0", "3"),
-        ("chat", "2.0", "3"),
-        ("all", "2.0", "6"),
+    assert [(row["category"], row["ratio"], row["whole_ratio"], row["pairs"]) for row in rows] == [
+        ("edit", "2.0", "1.25", "3"),
+        ("chat", "2.0", "1.25", "3"),
+        ("all", "2.0", "1.25", "6"),
     ]
     data = json.loads(json.dumps(record(made)))
     (setting,) = data["settings"]

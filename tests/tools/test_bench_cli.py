@@ -78,7 +78,7 @@ def test_other_forms(form: str, prompts: str) -> None:
         (["-m", "a.gguf", "--prompts", "nothing.jsonl"], "nothing.jsonl cannot be read"),
         (["-m", "a.gguf", "--setting", "a=--temp 3"], "--setting a: no such option: --temp"),
         (["--server-model", "x"], "--server-model is given without --server"),
-        (["--server", "http://127.0.0.1:1", "--spec-type", "suffix"], "--server and --spec-type are given together"),
+        (["--server", "a=http://127.0.0.1:1", "--server", "a=http://127.0.0.1:2"], "two settings are named a"),
         (["--json", "-o", "csv"], "--json and -o are given together"),
         (["-r", "1"], "--repetitions 1 is out of range"),
     ],

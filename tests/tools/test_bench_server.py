@@ -10,23 +10,21 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ExitCode, NetworkError
-from localspec.tools.bench.server import ServerRunner
+from localspec.tools.bench.server import Server, ServerRunner
 from localspec.tools.prompts import Prompt
 from localspec.types import SamplingParams
 from tests.cli.support import error_line, run
 from tests.tools.server import Answers, serving, words
 
+FAKE = "tests.tools.fake_main"
 PROMPT = Prompt("1", "chat", "Say hello.")
 GREEDY = SamplingParams(temperature=0, seed=1)
 
 
 @contextmanager
 def runner(url: str, **options: str) -> Iterator[ServerRunner]:
-    made = ServerRunner({"way": url}, GREEDY, **options)
-    try:
+    with ServerRunner({"way": Server("way", url)}, GREEDY, **options) as made:
         yield made
-    finally:
-        made.close()
 
 
 def test_tokens_are_those_that_the_server_counts() -> None:
@@ -35,9 +33,9 @@ def test_tokens_are_those_that_the_server_counts() -> None:
     with serving(answers) as url, runner(f"{url}/v1/", api_key="secret") as made:
         found = made.run("way", PROMPT, 12)
         assert made.models == {"way": "fake-model"}
-    assert (found.tokens, found.said, made.counted_by) == (7, "Hello you", {"usage"})
+    assert (found.tokens, found.text, found.ids, made.counted_by) == (7, "Hello you", None, {"usage"})
     assert found.speed is not None
-    assert found.speed > 0
+    assert 0 < 6 / found.speed < found.seconds
     assert found.stats is not None
     assert (found.stats.draft_n, found.stats.accepted) == (9, 4)
     (asked,) = answers.asked
@@ -51,13 +49,13 @@ def test_chunks_stand_for_tokens_that_nobody_counts() -> None:
     with serving(Answers(words("a", "b", "", "c"))) as url, runner(url, model="other") as made:
         found = made.run("way", PROMPT, 12)
         assert made.models == {"way": "other"}
-    assert (found.tokens, found.said, found.stats, made.counted_by) == (3, "abc", None, {"chunks"})
+    assert (found.tokens, found.text, found.stats, made.counted_by) == (3, "abc", None, {"chunks"})
 
 
 def test_an_answer_without_text_has_no_speed() -> None:
     with serving(Answers([])) as url, runner(url) as made:
         found = made.run("way", PROMPT, 12)
-    assert (found.tokens, found.speed, found.said) == (0, None, "")
+    assert (found.tokens, found.speed, found.text, found.whole_speed) == (0, None, "", None)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +81,8 @@ def test_the_command_compares_two_servers(tmp_path: Path) -> None:
         alone = run("bench", "--server", url, "--prompts", str(prompts), "-r", "2", "-o", "md")
     assert done.returncode == 0, done
     data = json.loads(done.stdout)
-    assert data["models"] == {url: "fake-model", "baseline": "fake-model"}
+    assert data["models"] == {url: "fake-model", other: "fake-model"}
+    assert (data["servers"], data["baseline"]) == ({url: url, other: other}, other)
     assert data["counted_by"] == ["chunks", "usage"]
     assert b"counts no tokens" in done.stderr
     (setting,) = data["settings"]
@@ -93,6 +92,45 @@ def test_the_command_compares_two_servers(tmp_path: Path) -> None:
     assert alone.returncode == 0, alone
     assert "×" not in alone.stdout.decode()
     assert "no baseline in this run" in alone.stdout.decode()
+
+
+def test_the_command_compares_a_model_here_with_servers(tmp_path: Path) -> None:
+    """The fake model and the server never say the same; both are measured beside the same baseline."""
+    prompts = tmp_path / "p.txt"
+    prompts.write_text("one\n")
+    answers = Answers(words("a", "b", "c"))
+    with serving(answers) as url:
+        done = run(
+            *("bench", "-m", "a.gguf", "--prompts", str(prompts), "-n", "8", "-r", "2", "-o", "md"),
+            *("--setting", "none=--spec off", "--server", f"again={url}", "--server-baseline", f"theirs={url}/v1"),
+            module=FAKE,
+        )
+        twice = run("bench", "-m", "a.gguf", "--setting", "a=", "--server", f"a={url}", module=FAKE)
+    assert "two settings are named a" in error_line(twice, ExitCode.USAGE)
+    assert done.returncode == 0, done
+    lines = done.stdout.decode().splitlines()
+    firsts = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
+    rule, mine = "---", ["none", "again"]
+    assert firsts == ["", rule, "theirs", *mine, "with the prompt", rule, *mine, "", rule, *mine]
+    assert "none: 2 of 2 texts differ from the theirs ones." in lines
+    assert "again: " not in done.stdout.decode()
+    # Warm-up and two rounds: as a baseline of two settings, and as one of them.
+    assert len(answers.asked) == 2 + 2 * (2 + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "root"),
+    [
+        ("http://a:1", "http://a:1", "http://a:1"),
+        ("http://a:1/v1/?key=x", "http://a:1/v1/?key=x", "http://a:1/v1/?key=x"),
+        ("theirs, n-gram = https://a/v1/", "theirs, n-gram", "https://a"),
+        ("nonsense", "nonsense", "nonsense"),
+        ("name=", "name=", "name="),
+    ],
+)
+def test_a_server_may_have_a_name(text: str, name: str, root: str) -> None:
+    found = Server.parse(text)
+    assert (found.name, found.root) == (name, root)
 
 
 def test_nobody_is_there() -> None:

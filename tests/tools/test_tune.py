@@ -67,7 +67,7 @@ class Track:
         self.clock.now += 1.0
         speed = 10.0 * (1.0 if way is None else self.speeds.get(way, 1.0))
         stats = SpecStats(steps=10, drafted_steps=5, tested=8, accepted=6, draft_n=8)
-        return Run(tokens, speed, (1, 2), None if way is None else stats)
+        return Run(tokens, speed, "x", tokens / speed, stats=None if way is None else stats)
 
 
 SPEEDS = {"a": 1.1, "b": 1.5, "c": 0.8, "d": 1.2}
@@ -457,7 +457,7 @@ def row(
 ) -> Row:
     types = tuple(name.split(","))
     pairs = tuple(
-        Pair(prompt, Run(40, 10.0, "x", SpecStats()), Run(40, 10.0 * ratio, "x", SpecStats()))
+        Pair(prompt, Run(40, 10.0, "x", 4.0, stats=SpecStats()), Run(40, 10.0 * ratio, "x", 4.0, stats=SpecStats()))
         for prompt, ratio in zip(PROMPTS, (speedup - spread, speedup, speedup + spread)[:prompts], strict=False)
     )
     return Row(draft, Setting(name, replace(BASE, types=types, width=width)), pairs, last)
@@ -544,7 +544,10 @@ def test_whether_the_draft_model_is_worth_naming(with_model: float, words: str) 
 def test_a_busy_machine_is_named() -> None:
     told = Told(row("suffix", 1.2))
     assert list(noted(told)) == []
-    told.rows = [*told.rows, replace(told.rows[0], pairs=(Pair(PROMPTS[0], Run(9, 21.0, "x"), Run(9, 30.0, "x")),))]
+    told.rows = [
+        *told.rows,
+        replace(told.rows[0], pairs=(Pair(PROMPTS[0], Run(9, 21.0, "x", 1.0), Run(9, 30.0, "x", 1.0)),)),
+    ]
     assert next(noted(told)).startswith("Plain decoding ran at 10 to 21 tok/s: the machine was busy.")
 
 

@@ -34,13 +34,22 @@ def settings(texts: Sequence[str], base: Values, default: tuple[str, ...]) -> tu
         UsageError: FLAGS that are none, or two settings of one name.
     """
     found = [one for text in texts for one in _grid(text, base, default)] or [_setting("auto", base, default)]
-    names = [one.name for one in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"two settings are named {twice}", hint="Give each --setting a name of its own.")
+    unique(tuple(one.name for one in found))
     if not texts:
         return (Setting(_name(base, default), found[0].spec),)
     return tuple(found)
+
+
+def unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names as they are.
+
+    Raises:
+        UsageError: one is there twice.
+    """
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two settings are named {twice}", hint="Give each --setting and --server a name of its own.")
+    return names
 
 
 def _name(base: Values, default: tuple[str, ...]) -> str:

@@ -4,21 +4,56 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import httpx2
 
 from localspec.errors import NetworkError
-from localspec.tools.pairs import Run
+from localspec.tools.bench.grid import unique
+from localspec.tools.pairs import Run, Runner, Several
 from localspec.tools.prompts import Prompt
 from localspec.types import SamplingParams, SpecStats
 
 _TIMEOUT = httpx2.Timeout(10, read=600)
 
+#: Pieces of a stream, each with the moment it came.
+Arrivals = Sequence[tuple[float, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server under a name for tables."""
+
+    name: str
+    url: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``[NAME=]URL``; without a name, the URL is it."""
+        name, _, url = text.partition("=")
+        return cls(name.strip(), url.strip()) if url and "://" not in name else cls(text, text)
+
+    @property
+    def root(self) -> str:
+        """Its URL without ``/v1``."""
+        return self.url.rstrip("/").removesuffix("/v1")
+
+
+def servers(texts: Sequence[str], baseline: str | None) -> dict[str | None, Server]:
+    """Setting → its server; ``None`` → the one to compare with, if one is named.
+
+    Raises:
+        UsageError: two of one name.
+    """
+    found = [Server.parse(text) for text in texts]
+    by_way: dict[str | None, Server] = dict(zip(unique(tuple(one.name for one in found)), found, strict=True))
+    return by_way if baseline is None else {**by_way, None: Server.parse(baseline)}
+
 
 class ServerRunner:
-    """Answers from servers: setting → base URL, with or without its ``/v1``; ``None`` → the one to compare with.
+    """Answers from servers: setting → the server; ``None`` → the one to compare with.
 
     Tokens are those that the server counts (``usage``); where it does not, chunks with text stand for them. An answer
     may end before its limit.
@@ -29,7 +64,7 @@ class ServerRunner:
 
     def __init__(
         self,
-        servers: Mapping[str | None, str],
+        servers: Mapping[str | None, Server],
         sampling: SamplingParams,
         *,
         model: str | None = None,
@@ -37,20 +72,46 @@ class ServerRunner:
     ) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx2.Client(timeout=_TIMEOUT, headers=headers)
-        self._servers = {way: url.rstrip("/").removesuffix("/v1") for way, url in servers.items()}
+        self._servers = servers
         self._sampling = sampling
         self.counted_by: set[str] = set()
         try:
-            self.models = {way: model or self._model(url) for way, url in self._servers.items()}
+            self.models = {one.name: model or self._model(one) for one in servers.values()}
         except BaseException:
             self.close()
             raise
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Names of those that are compared."""
+        return tuple(way for way in self._servers if way is not None)
+
+    @property
+    def baseline(self) -> str | None:
+        """Name of the one to compare with."""
+        return self._servers[None].name if None in self._servers else None
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Name → URL."""
+        return {one.name: one.url for one in self._servers.values()}
+
+    def next_to(self, other: Runner, ways: Sequence[str]) -> Several:
+        """These servers and ``other``, which has the settings ``ways``, and the baseline if no server is it."""
+        return Several({None: other, **dict.fromkeys(ways, other), **dict.fromkeys(self._servers, self)})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self._client.close()
 
-    def _model(self, url: str) -> str:
+    def _model(self, server: Server) -> str:
         """The first model that a server lists."""
+        url = server.root
         try:
             found = self._client.get(f"{url}/v1/models").raise_for_status().json()
             return str(found["data"][0]["id"])
@@ -67,22 +128,26 @@ class ServerRunner:
         Raises:
             NetworkError: the server is gone, or answers with an error.
         """
-        url = self._servers[way]
+        server = self._servers[way]
+        url, body = server.root, self._body(server, prompt, tokens)
+        began = time.perf_counter()
         try:
-            with self._client.stream("POST", f"{url}/v1/chat/completions", json=self._body(way, prompt, tokens)) as got:
+            with self._client.stream("POST", f"{url}/v1/chat/completions", json=body) as got:
                 if got.is_error:
                     got.read()
                     raise NetworkError(
                         f"{url} answers {got.status_code}: {' '.join(got.text.split())[:200]}",
                         hint="Check the URL and --server-model.",
                     )
-                return self._read(got.iter_lines())
+                # Looked at when all is there: a server on this machine needs its cores meanwhile.
+                arrivals = [(time.perf_counter(), data) for data in got.iter_bytes()]
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise _unreachable(url, error) from error
+        return self._read(arrivals, began)
 
-    def _body(self, way: str | None, prompt: Prompt, tokens: int) -> dict[str, Any]:
+    def _body(self, server: Server, prompt: Prompt, tokens: int) -> dict[str, Any]:
         return {
-            "model": self.models[way],
+            "model": self.models[server.name],
             "messages": [{"role": one.role, "content": one.content} for one in prompt.messages],
             "max_tokens": tokens,
             "temperature": self._sampling.temperature,
@@ -91,14 +156,13 @@ class ServerRunner:
             "stream_options": {"include_usage": True},
         }
 
-    def _read(self, lines: Iterator[str]) -> Run:
-        """One stream. Clocks start at the first chunk with text: the prompt is not part of the speed."""
+    def _read(self, arrivals: Arrivals, began: float) -> Run:
+        """One stream. The speed's clock starts at the first chunk with text: the prompt is not part of it."""
         text: list[str] = []
         first = last = 0.0
         usage: Mapping[str, Any] = {}
         timings: Mapping[str, Any] = {}
-        for event in _events(lines):
-            now = time.perf_counter()
+        for now, event in _events(_lines(arrivals)):
             usage = event.get("usage") or usage
             timings = event.get("timings") or timings
             if piece := _piece(event):
@@ -108,16 +172,26 @@ class ServerRunner:
         self.counted_by.add("usage" if counted else "chunks")
         n = int(counted or len(text))
         speed = (n - 1) / (last - first) if n > 1 and last > first else None
-        return Run(n, speed, "".join(text), _stats(timings))
+        ended = arrivals[-1][0] if arrivals else began
+        return Run(n, speed, "".join(text), ended - began, stats=_stats(timings))
 
 
-def _events(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
-    """The objects of a stream of server-sent events.
+def _lines(arrivals: Arrivals) -> Iterator[tuple[float, str]]:
+    """Lines, and when each was complete."""
+    now, rest = 0.0, b""
+    for now, data in arrivals:
+        *whole, rest = (rest + data).split(b"\n")
+        yield from ((now, line.decode("utf-8", "replace")) for line in whole)
+    yield now, rest.decode("utf-8", "replace")
+
+
+def _events(lines: Iterable[tuple[float, str]]) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    """The objects of a stream of server-sent events, and when each came.
 
     Raises:
         NetworkError: a line is none, or the server reports an error.
     """
-    for line in lines:
+    for now, line in lines:
         data = line.removeprefix("data:").strip()
         if not line.startswith("data:") or data == "[DONE]":
             continue
@@ -127,7 +201,7 @@ def _events(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
             event = None
         if not isinstance(event, dict) or "error" in event:
             raise NetworkError(f"the server sends {data[:200]}", hint="See its log.")
-        yield event
+        yield now, event
 
 
 def _piece(event: Mapping[str, Any]) -> str:

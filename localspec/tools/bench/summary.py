@@ -16,7 +16,7 @@ from localspec.types import SpecStats
 @dataclass(frozen=True, slots=True)
 class Result:
     """One setting: all categories together, each by itself, all its guesses, and what perfect ones would bring.
-    ``same_text`` says whether its texts have to be the plain ones."""
+    ``same_text`` says whether its texts have to be the baseline's."""
 
     name: str
     overall: Cell
@@ -42,7 +42,8 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Report:
     """A whole measurement. ``about`` are facts for a headline and for JSON; ``cost`` is rows → seconds of a pass;
-    ``memory`` the bytes that were used at most."""
+    ``memory`` the bytes that were used at most; ``afresh``: no answer here found its prompt in a cache, so that whole
+    answers can be compared."""
 
     results: tuple[Result, ...]
     measured: Measured
@@ -50,6 +51,7 @@ class Report:
     about: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[int, float] = field(default_factory=dict)
     memory: int | None = None
+    afresh: bool = False
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ class Report:
 
     @property
     def plain_speeds(self) -> dict[str | None, float | None]:
-        """Category (``None``: all) → median speed of plain decoding, in the whole run."""
+        """Category (``None``: all) → median speed of the baseline, in the whole run."""
         pairs = [pair for result in self.results for pair in self.measured.of(result.name)]
         speeds = {
             category: [p.plain.speed for p in pairs if p.plain is not None and category in (None, p.prompt.category)]
@@ -106,7 +108,10 @@ def _setting(one: Result, measured: Measured) -> dict[str, Any]:
                 "tokens": pair.mine.tokens,
                 "tokens_per_second": pair.mine.speed,
                 "plain_tokens_per_second": None if pair.plain is None else pair.plain.speed,
+                "seconds": pair.mine.seconds,
+                "plain_seconds": None if pair.plain is None else pair.plain.seconds,
                 "ratio": pair.ratio,
+                "whole_ratio": pair.whole,
                 "equal": pair.equal,
             }
             for pair in measured.of(one.name)
