@@ -218,7 +218,7 @@ def test_several_conversations(tiny: Path) -> None:
 
 
 def test_a_window_that_moves(gemma: Path) -> None:
-    assert "--no-swa-full" in refused(gemma, swa_full=False)
+    assert "a cache that is not kept whole" in refused(gemma, swa_full=False)
 
 
 def test_other_devices(tiny: Path) -> None:
