@@ -109,7 +109,7 @@ def branching(tokens: Sequence[int], *, true_first: bool) -> tuple[TokenTree, li
         path.append(len(nodes))
         nodes += [token, token + 1]
         parents += [parent, parent]
-        scores += [0.6, 0.3] if true_first else [0.3, 0.6]
+        scores += [0.9, 0.05] if true_first else [0.05, 0.9]
     return TokenTree(tuple(nodes), tuple(parents), tuple(scores), ("",) * len(nodes)), path
 
 
