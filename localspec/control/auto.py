@@ -114,8 +114,9 @@ class AutoController:
         if wish.n_past != chat.n_past:  # another question: what did not pay may pay now
             for arm in chat.arms.values():
                 arm.hope()
-            for watch in chat.watches.values():
+            for name, watch in chat.watches.items():
                 watch.hope()
+                self._beliefs[name].doubt(wish.seq)
             if abs(wish.n_past - chat.n_past) > JUMP:  # rows cost something else now
                 chat.since_plain = _PLAIN_EVERY
             chat.n_past = wish.n_past
@@ -168,7 +169,7 @@ class AutoController:
 
     @property
     def plain_s(self) -> float | None:
-        step = self._ledger.plain_step(self._sharers, self._curve.seconds(self._sharers))
+        step = self._ledger.plain_step(self._sharers, self._plain_s * self._sharers)
         return None if step is None else step / self._sharers
 
     @property
@@ -231,8 +232,8 @@ class AutoController:
         self._tokens = self._tokens * _FADE + tokens
         self._seconds = self._seconds * _FADE + step_s
         plain_s = tokens * self._plain_s if kind == "guessed" else step_s - self._vain(kind, record, settled)
-        n, pass_s = len(walks), self._curve.seconds(len(walks))
-        self._ledger.add(tokens, step_s, plain_s, pass_s=pass_s, sharers=n, kind=kind, settled=settled)
+        n, expected = len(walks), self._plain_s * len(walks)
+        self._ledger.add(tokens, step_s, plain_s, expected=expected, sharers=n, kind=kind, settled=settled)
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
         net = (tokens - step_s / self._plain_s) / len(walks)

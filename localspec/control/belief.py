@@ -17,6 +17,7 @@ BINS = len(EDGES) + 1
 _MIDDLES = tuple((a + b) / 2 for a, b in zip((0.0, *EDGES), (*EDGES, 1.0), strict=True))
 _WEIGHT = 4.0  # trials that a prior counts for
 _MOOD_KEEP, _MOOD_WEIGHT, _MOOD_SLACK = 0.85, 1.0, 1.15
+_DOUBT = 0.5
 
 
 def score_bin(score: float) -> int:
@@ -62,6 +63,10 @@ class Chat:
         self._due = self._due * _MOOD_KEEP + (1 - _MOOD_KEEP) * _MOOD_WEIGHT + self._counts.chance(at)
         self._counts.add(at, hit)
 
+    def doubt(self) -> None:
+        """The text is another now: what held in the last one may hold no more, until a guess has shown it."""
+        self._held = min(self._held, _DOUBT * self._due)
+
     def chance(self, at: int) -> float:
         mood = min(_MOOD_SLACK * self._held / self._due, 1.0)  # a single miss is no change of mood
         return self._counts.chance(at) * mood
@@ -79,6 +84,10 @@ class Beliefs:
         """What a score is worth in conversation ``seq``: the probability that such a guess holds."""
         chance = self._mine.get(seq, self._overall).chance
         return lambda score: chance(score_bin(score))
+
+    def doubt(self, seq: int) -> None:
+        """The text of conversation ``seq`` is another now."""
+        self._mine.setdefault(seq, Chat(self._overall)).doubt()
 
     def learn(self, seq: int, tree: TokenTree, tokens: tuple[int, ...]) -> tuple[int, int]:
         """Judges a proposal along the tokens that came, verified or not: every child of a node on the way was tried.

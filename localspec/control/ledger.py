@@ -23,7 +23,7 @@ class Ledger:
         self._tokens = 0
         self._total = 0  # tokens since the start
         self._spent = self._plain = 0.0
-        self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them, over the time of their pass
+        self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them, over what was expected
         self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
 
     def add(
@@ -32,17 +32,17 @@ class Ledger:
         seconds: float,
         plain: float,
         *,
-        pass_s: float = 1.0,
+        expected: float = 1.0,
         sharers: int = 1,
         kind: Kind = "guessed",
         settled: bool = True,
     ) -> None:
         """A step of ``sharers`` sequences that brought ``tokens`` took ``seconds``; without guesses they are believed
-        to take ``plain``. ``pass_s``: seconds of a plain pass, now. ``settled``: the step before was of its kind, so
-        that it cost no change."""
+        to take ``plain``. ``expected``: seconds of a plain step, as far as is known. ``settled``: the step before was
+        of its kind, so that it cost no change."""
         if kind == "plain" and settled:
-            self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds / pass_s)
-        self._compare(tokens / sharers, seconds, pass_s, sharers, kind)
+            self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds / expected)
+        self._compare(tokens / sharers, seconds, expected, sharers, kind)
         self._entries.append((tokens, seconds, plain))
         self._total += tokens
         self._count(tokens, seconds, plain)
@@ -55,18 +55,18 @@ class Ledger:
         self._spent += seconds
         self._plain += plain
 
-    def _compare(self, tokens: float, seconds: float, pass_s: float, sharers: int, kind: Kind) -> None:
+    def _compare(self, tokens: float, seconds: float, expected: float, sharers: int, kind: Kind) -> None:
         """Steps against steps: whatever the curve believes, this is what they took."""
         if kind != "guessed":
             self._won *= 0.98
-        elif (step := self.plain_step(sharers, pass_s)) is not None:
+        elif (step := self.plain_step(sharers, expected)) is not None:
             self._won += 0.1 * (max(tokens - seconds / step, -3.0) - self._won)
 
-    def plain_step(self, sharers: int, pass_s: float) -> float | None:
-        """Seconds of a plain step of ``sharers`` sequences whose pass takes ``pass_s``: by the median of the last;
-        ``None``: too few. They may have been taken in a shorter context, so what is kept is their ratio to a pass."""
+    def plain_step(self, sharers: int, expected: float) -> float | None:
+        """Seconds of a plain step of ``sharers`` sequences, by the median of the last; ``None``: too few. They may have
+        been taken in a shorter context, so what is kept is how they compared with what was ``expected`` of them."""
         lately = self._plain_steps.get(sharers, ())
-        return pass_s * sorted(lately)[len(lately) // 2] if len(lately) >= _FEW else None
+        return expected * sorted(lately)[len(lately) // 2] if len(lately) >= _FEW else None
 
     @property
     def loss(self) -> float:

@@ -40,8 +40,9 @@ class ContextSlope:
             self.row_s = max(self._find(), 0.0)
 
     def knows(self, cells: int) -> bool:
-        """Whether contexts of this length have been met often enough; short ones say nothing of the slope."""
-        return cells < _APART or len(self._passes[_context(cells)]) >= _FEW
+        """Whether a context at least half as long has been met often enough; a short one says nothing of the slope."""
+        longest = max((context for context, passes in self._passes.items() if len(passes) >= _FEW), default=0)
+        return cells < 2 * _APART or longest >= _context(cells // 2)
 
     def _find(self) -> float:
         points = [(0, self._start_s)] if self._start_s else []
