@@ -238,14 +238,16 @@ def test_guesses_of_two_conversations_compete() -> None:
     controller = AutoController(CostCurve({2: 1.0, 3: 1.2, 4: 1.4, 8: 2.2}))
     sure = TokenTree.chain([0, 1, 2], [0.99, 0.99], "ngram")
     unsure = TokenTree.chain([0, 1, 2], [0.1, 0.1], "ngram")
-    wishes = [Wish(seq, AUTO, Limits(8, 8, 8), 10, {"ngram": 0}) for seq in (0, 1)]
+    read = [10, 10]
     for _ in range(40):
+        wishes = [Wish(seq, AUTO, Limits(8, 8, 8), read[seq], {"ngram": 0}) for seq in (0, 1)]
         controller.plan(wishes)
         trees = controller.choose(wishes, [{"ngram": sure}, {"ngram": unsure}])
         walks = [
             Walk(0, {"ngram": sure}, trees[0], (1, 2, 3)[: len(trees[0])]),
             Walk(1, {"ngram": unsure}, trees[1], (9,)),
         ]
+        read = [n + len(walk.tokens) for n, walk in zip(read, walks, strict=True)]
         rows = sum(len(tree) for tree in trees)
         controller.observe(PassRecord(rows, 20, 0.6 + 0.2 * rows, 1.0, {"ngram": 1e-4}, 0.6 + 0.2 * rows), walks)
     assert trees[0].draft_n == 2
