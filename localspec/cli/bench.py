@@ -20,6 +20,7 @@ from localspec.engine import Engine
 from localspec.errors import ExitCode
 from localspec.loading import spec_types
 from localspec.options import Values, engine_options, sampling_params
+from localspec.options.rules import servers_alone
 from localspec.options.tables.tools import BENCH_TOKENS
 from localspec.tools.bench import table
 from localspec.tools.bench.grid import settings, to_load, unique
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 #: Columns of a table that no terminal shows.
 _WIDTH = 120
-#: One of these beside --server asks for a model here too.
-_OF_A_MODEL = ("model", "hf_repo", "model_draft", "hf_repo_draft", "setting", "spec_type")
 
 
 def bench(values: Values) -> int:
@@ -78,8 +77,7 @@ def _report(values: Values, prompts: tuple[Prompt, ...], sampling: SamplingParam
 
     asked = servers(values["server"], values["server_baseline"])
     with ServerRunner(asked, sampling, model=values["server_model"], api_key=values["api_key"]) as runner:
-        alone = values["server"] and not any(values[name] for name in _OF_A_MODEL)
-        report = (_of_servers if alone else _of_model)(values, prompts, sampling, runner)
+        report = (_of_servers if servers_alone(values) else _of_model)(values, prompts, sampling, runner)
     if "chunks" in runner.counted_by:
         note("the server counts no tokens: each chunk of text is taken for one")
     theirs = {"servers": runner.urls, "models": runner.models, "counted_by": sorted(runner.counted_by)}

@@ -14,13 +14,14 @@ from localspec.hub.resolve import cached
 from localspec.hub.shelf import DEMO, located
 from localspec.options import Settings, Values
 from localspec.options.commands import Command
+from localspec.options.rules import servers_alone
 from localspec.options.tuned import file_of, overlaid, read
 
 
 def applied(command: Command, settings: Settings) -> Settings:
     """The settings with what was tuned for their models. Unchanged where nothing was, or where a model is not here:
     that is for the command to say."""
-    if settings.values.get("server") is not None:
+    if servers_alone(settings.values):
         return settings
     try:
         file = _file(settings.values)

@@ -19,6 +19,11 @@ def depth(values: Values) -> int:
     return given if given is not None else {"auto": 16, "fixed": 3, "off": 0}[values["spec"]]
 
 
+def servers_alone(values: Values) -> bool:
+    """Whether answers come from servers and from no model here."""
+    return bool(values.get("server")) and not any(values[name] for name in _OF_A_MODEL)
+
+
 #: Two sides of which one can be had. The first name of a side is the one that decides.
 EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("model",), ("hf_repo", "hf_file")),
@@ -43,6 +48,8 @@ NEEDS = (
     ("server_model", ("server", "server_baseline")),
     ("api_key", ("server", "server_baseline")),
 )
+#: One of these beside --server asks for a model here too.
+_OF_A_MODEL = ("model", "hf_repo", "model_draft", "hf_repo_draft", "setting", "spec_type")
 NEEDED = {"hf_repo": "repository", "hf_repo_draft": "repository", "server": "server"}
 #: Options that do nothing without a draft model.
 DRAFT_ONLY = (

@@ -82,7 +82,7 @@ def write(file: Path, tuned: Tuned) -> None:
 
 def overlaid(options: tuple[Option, ...], settings: Settings, tuned: Tuned) -> Settings:
     """The settings with what was tuned in the place of defaults. What guesses was measured as a whole, so it counts
-    only where nobody has said anything about guesses.
+    only where nobody has said anything about guesses, be it by ``bench --setting``.
 
     Raises:
         UsageError: it says what no option takes.
@@ -91,7 +91,7 @@ def overlaid(options: tuple[Option, ...], settings: Settings, tuned: Tuned) -> S
     chosen = any(
         settings.origins[option.name].level > Level.TUNED
         for option in options
-        if option.group == SPEC and option.name in settings.origins
+        if (option.group == SPEC or option.name == "setting") and option.name in settings.origins
     )
     values, origins = dict(settings.values), dict(settings.origins)
     for word, value in tuned.settings.items():

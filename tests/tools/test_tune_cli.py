@@ -157,7 +157,10 @@ def test_later_runs_start_from_what_was_found(home: Path) -> None:
     assert settings(home, "-m", str(target), "--no-tuned") == {}
     assert settings(home, "-m", str(draft)) == {}
     assert settings(home, "-m", str(home / "nothing.gguf")) == {}
-    assert settings(home, "--server", "http://127.0.0.1:1", name="bench") == {}
+    server = ("--server", "http://127.0.0.1:1")
+    assert settings(home, *server, name="bench") == {}
+    assert settings(home, *server, "-m", str(target), name="bench") == alone
+    assert settings(home, "-m", str(target), "--setting", "auto=", name="bench") == {"threads": "3"}
 
 
 def test_a_copy_is_known_and_a_file_that_changed_is_not(home: Path) -> None:
