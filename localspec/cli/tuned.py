@@ -15,7 +15,7 @@ from localspec.hub.shelf import DEMO, located
 from localspec.options import Settings, Values
 from localspec.options.commands import Command
 from localspec.options.rules import servers_alone
-from localspec.options.tuned import file_of, overlaid, read
+from localspec.options.tuned import MEND, file_of, overlaid, read
 
 
 def applied(command: Command, settings: Settings) -> Settings:
@@ -27,13 +27,11 @@ def applied(command: Command, settings: Settings) -> Settings:
         file = _file(settings.values)
     except LocalspecError:
         return settings
-    tuned = None if file is None else read(file)
-    if tuned is None:
-        return settings
     try:
-        return overlaid(command.options, settings, tuned)
+        tuned = None if file is None else read(file)
+        return settings if tuned is None else overlaid(command.options, settings, tuned)
     except UsageError as error:
-        return replace(settings, notes=(*settings.notes, f"{file} is left out: {error.message}"))
+        return replace(settings, notes=(*settings.notes, f"{file} is left out: {error.message}. {MEND}"))
 
 
 def file_for(target: Path, draft: Path | None) -> Path:

@@ -23,6 +23,10 @@ from localspec.options.tables.groups import SPEC
 
 #: Of the form of the files: others are not read.
 VERSION = 1
+#: What to do about a file that cannot be used.
+MEND = "Delete it, or run localspec tune again."
+#: Options that are tuned, beside those of guesses.
+_TUNED = ("threads", "threads_draft", "gpu_layers", "gpu_layers_draft")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +51,25 @@ def file_of(*parts: str) -> Path:
 
 
 def read(file: Path) -> Tuned | None:
-    """``None``: there is none, or it is none."""
+    """``None``: there is none.
+
+    Raises:
+        UsageError: what is there is no such file.
+    """
     try:
         found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise UsageError(f"it cannot be read: {error.strerror}", hint=MEND) from None
+    except (ValueError, RecursionError):
+        raise UsageError("it is damaged", hint=MEND) from None
     if not isinstance(found, dict) or found.get("version") != VERSION:
-        return None
+        raise UsageError("it is of another version of localspec, or damaged", hint=MEND)
     settings, about = found.get("settings"), found.get("about")
-    return Tuned(settings, about) if isinstance(settings, dict) and isinstance(about, dict) else None
+    if not isinstance(settings, dict) or not isinstance(about, dict):
+        raise UsageError("it is damaged", hint=MEND)
+    return Tuned(settings, about)
 
 
 def write(file: Path, tuned: Tuned) -> None:
@@ -85,9 +99,9 @@ def overlaid(options: tuple[Option, ...], settings: Settings, tuned: Tuned) -> S
     only where nobody has said anything about guesses, be it by ``bench --setting``.
 
     Raises:
-        UsageError: it says what no option takes.
+        UsageError: it says what is never tuned, or what no option takes.
     """
-    by_word = {option.word: option for option in options if option.key}
+    by_word = {one.word: one for one in options if one.key and (one.group == SPEC or one.name in _TUNED)}
     chosen = any(
         settings.origins[option.name].level > Level.TUNED
         for option in options
@@ -97,7 +111,7 @@ def overlaid(options: tuple[Option, ...], settings: Settings, tuned: Tuned) -> S
     for word, value in tuned.settings.items():
         option = by_word.get(word)
         if option is None:
-            raise UsageError(f"{word} is no setting", hint="Run localspec tune again.")
+            raise UsageError(f"{word} is nothing that is tuned", hint=MEND)
         if origins[option.name].level is Level.DEFAULT and not (chosen and option.group == SPEC):
             values[option.name], origins[option.name] = option.read(value, TUNED), TUNED
     return replace(settings, values=values, origins=origins)

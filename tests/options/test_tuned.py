@@ -50,7 +50,9 @@ def test_what_anybody_said_stays_and_guesses_are_taken_as_a_whole(
     assert tuned_values(laid_over(sources, *arguments, env=env, file=file)) == left
 
 
-@pytest.mark.parametrize("settings", [{"no-such-key": 1}, {"threads": "many"}, {"spec-tree-width": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"no-such-key": 1}, {"threads": "many"}, {"spec-tree-width": 0}, {"model": "/nope"}]
+)
 def test_what_no_option_takes_is_an_error(sources: Sources, settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         overlaid(COMMANDS["complete"].options, sources.settle(), Tuned(settings, {}))
@@ -66,10 +68,13 @@ def test_files_are_written_whole_and_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"version": 0, "settings": {}, "about": {}}', f'{{"version": {VERSION}, "settings": 1}}']
 )
-def test_a_file_that_is_none_counts_for_nothing(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_none_is_an_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "b.json"
     file.write_text(text)
-    assert read(file) is None
+    with pytest.raises(UsageError):
+        read(file)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path)
     assert read(tmp_path / "nothing.json") is None
 
 

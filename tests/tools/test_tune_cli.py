@@ -184,10 +184,26 @@ def test_another_library_or_machine_is_another_key(home: Path, monkeypatch: pyte
     assert file_for(home / "big.gguf", None).name != before.name
 
 
-def test_settings_that_cannot_be_used_are_left_out_with_a_line(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"version": 1, "settings": {"no-such-key": 3}, "about": {}}', "no-such-key is nothing that is tuned"),
+        ('{"version": 1, "settings": {"model": "/nope"}, "about": {}}', "model is nothing that is tuned"),
+        ('{"version": 99, "settings": {}, "about": {}}', "it is of another version of localspec, or damaged"),
+        ("", "it is damaged"),
+        (None, "it cannot be read: Is a directory"),
+    ],
+)
+def test_what_cannot_be_used_is_left_out_with_a_line(home: Path, text: str | None, words: str) -> None:
     target = home / "big.gguf"
-    write(file_for(target, None), Tuned({"no-such-key": 3}, {}))
+    file = file_for(target, None)
+    file.parent.mkdir(parents=True)
+    if text is None:
+        file.mkdir()
+    else:
+        file.write_text(text)
     done = run("complete", "--print-config", "-m", str(target), env={"XDG_STATE_HOME": str(home)})
     assert done.returncode == 0
-    assert "is left out: no-such-key is no setting" in done.stderr.decode()
+    (line,) = done.stderr.decode().splitlines()
+    assert line == f"localspec: {file} is left out: {words}. Delete it, or run localspec tune again."
     assert "# tuned" not in done.stdout.decode()
