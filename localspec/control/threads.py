@@ -13,6 +13,9 @@ from collections import defaultdict, deque
 from pathlib import Path
 from statistics import median
 
+#: Share of its CPU time that a pass must get to count as undisturbed.
+UNDISTURBED = 0.85
+
 
 def core_count() -> int:
     """Cores this process may use, without hyper-threads."""
@@ -36,7 +39,7 @@ class ThreadTuner:
     """
 
     def __init__(
-        self, most: int, *, busy: float = 0.85, trial: int = 3, patience: int = 128, gain: float = 1.05
+        self, most: int, *, busy: float = UNDISTURBED, trial: int = 3, patience: int = 128, gain: float = 1.05
     ) -> None:
         self._counts = _halvings(most)
         self._busy, self._trial, self._patience, self._gain = busy, trial, patience, gain

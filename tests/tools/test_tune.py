@@ -170,11 +170,18 @@ def test_threads_are_fixed_where_another_count_is_clearly_faster(
 ) -> None:
     clock = Clock()
     target = Timed(clock, seconds)
-    found = costs(target, (4, 2, 1), 4, budget_s=10.0, clock=clock)
-    assert found.threads == threads
+    found = costs(target, (4, 2, 1), 4, budget_s=10.0, clock=clock, cpu_clock=lambda: 4 * clock.now)
+    assert (found.threads, found.busy) == (threads, False)
     assert target.count == (threads or 4)
     assert {count: times[1] for count, times in found.by_threads.items()} == pytest.approx(seconds)
     assert target.open() >= 0
+
+
+def test_no_count_is_fixed_where_others_take_processor_time() -> None:
+    clock = Clock()
+    target = Timed(clock, {4: 1.0, 2: 0.7, 1: 0.8})
+    found = costs(target, (4, 2, 1), 4, budget_s=10.0, clock=clock, cpu_clock=lambda: 3 * clock.now)
+    assert (found.threads, found.busy, target.count) == (None, True, 4)
 
 
 def test_a_fixed_count_is_not_questioned() -> None:
@@ -505,7 +512,30 @@ def test_settings_that_were_asked_for_are_kept_beside_threads() -> None:
     alone, pair = choices(told, {"spec-draft-n-max": 4})
     assert alone.settings == {"spec-draft-n-max": 4, "threads": 2}
     assert pair.settings == {"spec-draft-n-max": 4, "threads": 2, "threads-draft": 1}
-    assert advice(pair) == "with -md small.gguf: --spec-draft-n-max 4 --threads 2 --threads-draft 1 (×1.40)"
+    assert (
+        advice(pair)
+        == "with -md small.gguf: --spec-draft-n-max 4 --threads 2 --threads-draft 1 (×1.40 of plain decoding's speed)"
+    )
+
+
+@pytest.mark.parametrize("speedup", [0.96, 1.0])
+def test_what_is_no_gain_is_not_shown_as_one(speedup: float) -> None:
+    (alone,) = choices(Told(row("suffix", speedup, spread=0.1), threads=1), {})
+    assert advice(alone) == "without a draft model: --threads 1"
+
+
+@pytest.mark.parametrize(("speedup", "first"), [(0.97, "plain decoding is first, suffix (×0.97)"), (1.1, "suffix is")])
+def test_who_is_first(speedup: float, first: str) -> None:
+    told = Told(row("suffix", speedup), row("lookahead", 0.9))
+    (line,) = [line for line in why(told, choices(told, {})) if "is first" in line]
+    assert line.startswith(first)
+    assert line.endswith(": it found nothing worth guessing")
+
+
+def test_two_answers_have_no_interval() -> None:
+    told = Told(row("suffix", 1.2, prompts=2), row("lookahead", 0.9, prompts=2))
+    assert "[" not in ranking(told)
+    assert any(line.endswith("which may be chance: there are too few answers") for line in why(told, []))
 
 
 def test_the_ranking_has_plain_decoding_in_its_place() -> None:
@@ -541,14 +571,21 @@ def test_whether_the_draft_model_is_worth_naming(with_model: float, words: str) 
     assert [line for line in why(told, choices(told, {})) if words in line]
 
 
-def test_a_busy_machine_is_named() -> None:
-    told = Told(row("suffix", 1.2))
+def test_a_busy_machine_is_named_and_fixes_no_threads() -> None:
+    told = Told(row("suffix", 1.2), threads=1)
+    told.target = replace(told.target, by_threads={2: {1: 0.5}, 1: {1: 0.4}})
     assert list(noted(told)) == []
+    assert choices(told, {})[0].settings == {"threads": 1}
     told.rows = [
         *told.rows,
         replace(told.rows[0], pairs=(Pair(PROMPTS[0], Run(9, 21.0, "x", 1.0), Run(9, 30.0, "x", 1.0)),)),
     ]
     assert next(noted(told)).startswith("Plain decoding ran at 10 to 21 tok/s: the machine was busy.")
+    assert choices(told, {})[0].settings == {}
+    assert why(told, [])[1] == "ms by threads (1: 400, 2: 500): nothing is fixed, since the machine was busy"
+    told = Told(row("suffix", 1.2))
+    told.target = replace(told.target, busy=True)
+    assert next(noted(told)).endswith("the machine was busy.")
 
 
 def test_nothing_answered_is_nothing_said() -> None:

@@ -47,13 +47,13 @@ def _choice(study: Study, draft: Path | None, asked: dict[str, Any]) -> Choice:
     if usual is not None and not _beats(best, usual):
         best = usual
     settings = dict(asked)
-    if threads := study.target.threads:
+    if (threads := study.target.threads) and not study.busy:
         settings["threads"] = threads
     if (plan := study.plans.get(draft)) is not None and not plan.whole:
         settings["gpu-layers"] = plan.best.target
         if draft is not None:
             settings["gpu-layers-draft"] = plan.best.draft
-    if draft is not None and (threads := study.drafts[draft].threads):
+    if draft is not None and (threads := study.drafts[draft].threads) and not study.busy:
         settings["threads-draft"] = threads
     if _loses(best):
         return Choice(draft, None, False, {**settings, "spec": "off"})

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from localspec.backends.base import Target, Work
 from localspec.control import CostCurve
 from localspec.control.measure import measure
+from localspec.control.threads import UNDISTURBED
 from localspec.spec.tree import TokenTree
 
 #: Rows that are timed by thread count: a plain step, and one with some guesses.
@@ -24,11 +26,13 @@ _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 12
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Of one model. ``by_threads``: threads → seconds of passes of each of `ROWS`; ``threads``: the count to fix,
-    ``None`` where the usual one is as good; ``curve``: rows → seconds, at the count that will be used."""
+    ``None`` where the usual one is as good; ``curve``: rows → seconds, at the count that will be used. ``busy``: others
+    took processor time from the passes at the usual count, so that none is fixed."""
 
     by_threads: Mapping[int, Mapping[int, float]]
     threads: int | None
     curve: CostCurve
+    busy: bool = False
 
 
 def counts(cores: int) -> tuple[int, ...]:
@@ -44,6 +48,7 @@ def costs(
     *,
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
+    cpu_clock: Callable[[], float] = time.process_time,
 ) -> Costs:
     """Times a model that is loaded alone.
 
@@ -55,19 +60,26 @@ def costs(
     Raises:
         EngineError: a pass failed.
     """
-    timed = _by_threads(target, tried, budget_s, clock) if len(tried) > 1 else {}
-    best = _best(timed)
+    timed, share = _by_threads(target, tried, budget_s, clock, cpu_clock) if len(tried) > 1 else ({}, 1.0)
+    busy = share < UNDISTURBED
+    best = None if busy else _best(timed)
     if timed:
         target.set_threads(tried[0] if best is None else best)
-    return Costs(timed, best, measure(target, most_rows, budget_s=budget_s))
+    return Costs(timed, best, measure(target, most_rows, budget_s=budget_s), busy)
 
 
 def _by_threads(
-    target: Target, tried: Sequence[int], budget_s: float, clock: Callable[[], float]
-) -> dict[int, dict[int, float]]:
+    target: Target,
+    tried: Sequence[int],
+    budget_s: float,
+    clock: Callable[[], float],
+    cpu_clock: Callable[[], float],
+) -> tuple[dict[int, dict[int, float]], float]:
     """The least of some rounds over all counts: neighbours only ever make a pass slower. The first pass of its kind
-    prepares threads and graph and does not count."""
+    prepares threads and graph and does not count. And the share of their CPU time that passes at the first count got:
+    threads with cores of their own wait by spinning."""
     best = {count: dict.fromkeys(ROWS, float("inf")) for count in tried}
+    shares: list[float] = []
     seq, began = target.open(), clock()
     try:
         for round_ in range(_MOST_ROUNDS):
@@ -78,14 +90,16 @@ def _by_threads(
                 for rows in ROWS:
                     times = []
                     for _ in range(3):
-                        start = clock()
+                        start, cpu = clock(), cpu_clock()
                         target.forward([Work(seq, TokenTree.chain([0] * rows))])
                         times.append(clock() - start)
+                        if count == tried[0] and len(times) > 1:
+                            shares.append((cpu_clock() - cpu) / max(times[-1] * count, 1e-12))
                         target.commit(seq, ())
                     best[count][rows] = min(best[count][rows], *times[1:])
     finally:
         target.close(seq)
-    return best
+    return best, median(shares)
 
 
 def _best(timed: Mapping[int, Mapping[int, float]]) -> int | None:

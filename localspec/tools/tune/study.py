@@ -33,6 +33,8 @@ _COSTS = 0.05
 FEWEST_TOKENS, _PROMPTS_A_STAGE = 24, 3
 #: A draft model that was found is not raced if even perfect guesses would bring no more than this.
 _HOPELESS = 1.02
+#: Fastest over slowest plain answer, where something else runs beside.
+_UNEVEN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,23 @@ class Study:
             if heat.race.pairs[one.name]
         ]
         return sorted(rows, key=lambda row: (not row.last, -row.speedup))
+
+    @property
+    def plain_speeds(self) -> list[float]:
+        """Tokens a second of all plain answers."""
+        pairs = (pair for row in self.rows for pair in row.pairs)
+        return [pair.plain.speed for pair in pairs if pair.plain is not None and pair.plain.speed]
+
+    @property
+    def uneven(self) -> bool:
+        """Plain answers came at speeds too far apart for a machine of one's own."""
+        speeds = self.plain_speeds
+        return bool(speeds) and max(speeds) > _UNEVEN * min(speeds)
+
+    @property
+    def busy(self) -> bool:
+        """Something else ran beside: a thread count that was best then is not to be kept."""
+        return self.uneven or any(costs.busy for costs in (self.target, *self.drafts.values()))
 
     def guess_s(self, draft: Path) -> float:
         """Seconds of a pass of a draft model."""

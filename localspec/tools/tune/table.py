@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from localspec.tools.stats import middle
-from localspec.tools.tune.choice import Choice
+from localspec.tools.tune.choice import ENOUGH, Choice
 from localspec.tools.tune.study import Row, Study
 
 _HEAD = ("", "who guesses", "draft model", "speed-up", "tok/s", "prompts")
 #: Columns whose cells end where their head ends.
 _RIGHT = ("", "tok/s", "prompts")
-#: Fastest over slowest plain answer, where something else runs beside.
-_BUSY = 2
+#: The least speed-up that two decimals show as one.
+_GAIN = 1.005
 
 
 def plain_speed(study: Study) -> float | None:
     """Tokens a second of plain decoding, the median of all such answers."""
-    return middle([pair.plain.speed for row in study.rows for pair in row.pairs if pair.plain is not None])
+    return middle(study.plain_speeds)
 
 
 def ranking(study: Study) -> str:
@@ -35,7 +35,9 @@ def ranking(study: Study) -> str:
 
 def _cells(row: Row, plain: float) -> tuple[str, ...]:
     ratio = row.cell.ratio
-    speedup = "-" if ratio is None else f"×{ratio.median:.2f} [{ratio.low:.2f}–{ratio.high:.2f}]"
+    speedup = "-" if ratio is None else f"×{ratio.median:.2f}"
+    if ratio is not None and row.cell.pairs >= ENOUGH:  # of fewer, an interval would look sure
+        speedup += f" [{ratio.low:.2f}–{ratio.high:.2f}]"
     draft = "-" if row.draft is None else row.draft.name
     return row.setting.name, draft, speedup, f"{plain * row.speedup:.1f}", str(row.cell.pairs)
 
@@ -57,7 +59,8 @@ def advice(choice: Choice) -> str:
     """One line: what later runs with these models do."""
     who = "without a draft model" if choice.draft is None else f"with -md {choice.draft.name}"
     flags = " ".join(f"--{word} {value}" for word, value in choice.settings.items())
-    return f"{who}: {flags or 'the defaults, which nothing beats clearly'} (×{choice.speedup:.2f})"
+    gain = f" (×{choice.speedup:.2f} of plain decoding's speed)" if choice.speedup >= _GAIN else ""
+    return f"{who}: {flags or 'the defaults, which nothing beats clearly'}{gain}"
 
 
 def record(study: Study, choices: Sequence[Choice], lines: Sequence[str]) -> dict[str, Any]:
@@ -105,12 +108,14 @@ def noted(study: Study) -> Iterator[str]:
     """What a reader has to know beside the numbers."""
     if study.stopped:
         yield "Stopped by ctrl-c: this is how it stood."
-    speeds = [pair.plain.speed for row in study.rows for pair in row.pairs if pair.plain and pair.plain.speed]
-    if speeds and max(speeds) > _BUSY * min(speeds):
+    if study.uneven:
+        speeds = study.plain_speeds
         yield (
             f"Plain decoding ran at {min(speeds):.0f} to {max(speeds):.0f} tok/s: the machine was busy. Run it again"
             " when it is not, or for longer (--seconds)."
         )
+    elif study.busy:
+        yield "Passes did not get all the processor time their threads could use: the machine was busy."
     differ = sum(row.cell.compared - row.cell.equal for row in study.rows)
     if differ:
         compared = sum(row.cell.compared for row in study.rows)

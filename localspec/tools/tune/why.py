@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from localspec.tools.oracle import perfect
-from localspec.tools.tune.choice import Choice
+from localspec.tools.tune.choice import ENOUGH, Choice
 from localspec.tools.tune.costs import Costs
 from localspec.tools.tune.study import Row, Study
 
@@ -18,13 +18,13 @@ MOST, _DRAFTS = 10, 3
 def why(study: Study, chosen: list[Choice]) -> list[str]:
     """Lines without an end sign."""
     rows = study.rows
-    lines = [_passes(study.target), *_threads(study.target, "-t")]
+    lines = [_passes(study.target), *_threads(study, study.target, "-t")]
     lines += _break_even(study.target, rows)
     drafts = [draft for draft in study.drafts if draft not in study.left_out]
     for draft in [*drafts, *study.left_out][:_DRAFTS]:
         lines.append(_draft_model(study, draft))
     for draft in drafts[:1]:
-        lines += _threads(study.drafts[draft], f"-td for {draft.name}")
+        lines += _threads(study, study.drafts[draft], f"-td for {draft.name}")
     if rows:
         lines += [_winner(rows[0]), *_where(rows[0]), *_rival(rows)]
     lines += _not_worth_naming(chosen)
@@ -41,12 +41,14 @@ def _passes(target: Costs) -> str:
     return f"a pass of the target takes {_ms(seconds(1))} ms; with more rows so many times that ({shape})"
 
 
-def _threads(costs: Costs, flag: str) -> Iterator[str]:
+def _threads(study: Study, costs: Costs, flag: str) -> Iterator[str]:
     if not costs.by_threads:
         return
+    fixed = None if study.busy else costs.threads
     shown = ", ".join(f"{count}: {_ms(times[1])}" for count, times in sorted(costs.by_threads.items()))
-    verdict = f"{flag} {costs.threads}" if costs.threads else "nothing is fixed, so that they give way to neighbours"
-    if flag == "-t" or costs.threads:
+    reason = "since the machine was busy" if study.busy else "so that they give way to neighbours"
+    verdict = f"{flag} {fixed}" if fixed else f"nothing is fixed, {reason}"
+    if flag == "-t" or fixed:
         yield f"ms by threads ({shown}): {verdict}"
 
 
@@ -73,10 +75,13 @@ def _draft_model(study: Study, draft: Path) -> str:
 def _winner(row: Row) -> str:
     mine = [pair.mine.stats for pair in row.pairs if pair.mine.stats is not None]
     steps, drafted = sum(one.steps for one in mine), sum(one.drafted_steps for one in mine)
+    first = f"{row.title} is first"
+    if row.speedup < 1:
+        first = f"plain decoding is first, {row.title} (×{row.speedup:.2f}) the best of those that guess"
     if not drafted or row.cell.alpha is None or row.cell.mean_length is None:
-        return f"{row.title} is first and found nothing worth guessing"
+        return f"{first}: it found nothing worth guessing"
     return (
-        f"{row.title} is first: it guessed in {drafted / max(steps, 1):.0%} of the steps, {row.cell.alpha:.0%} of"
+        f"{first}: it guessed in {drafted / max(steps, 1):.0%} of the steps, {row.cell.alpha:.0%} of"
         f" tested guesses held, and such a step brought {row.cell.mean_length:.1f} tokens"
     )
 
@@ -91,14 +96,17 @@ def _where(row: Row) -> Iterator[str]:
 def _rival(rows: list[Row]) -> Iterator[str]:
     if len(rows) < 2 or not rows[1].last:
         return
-    close = "clearly less" if _apart(rows[0], rows[1]) else "which may be chance: the intervals overlap"
+    doubt = _doubt(rows[0], rows[1])
+    close = f"which may be chance: {doubt}" if doubt else "clearly less"
     yield f"the next, {rows[1].title}, reached ×{rows[1].speedup:.2f}, {close}"
 
 
-def _apart(first: Row, second: Row) -> bool:
-    """Whether chance does not explain that the first is first."""
+def _doubt(first: Row, second: Row) -> str:
+    """Why it may be chance that the first is first; nothing where it is not."""
     one, other = first.cell.ratio, second.cell.ratio
-    return one is not None and other is not None and other.high < one.low
+    if one is None or other is None or min(first.cell.pairs, second.cell.pairs) < ENOUGH:
+        return "there are too few answers"
+    return "" if other.high < one.low else "the intervals overlap"
 
 
 def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
@@ -110,8 +118,8 @@ def _not_worth_naming(chosen: list[Choice]) -> Iterator[str]:
     name, said = with_model.draft.name, f"×{with_model.speedup:.2f} against ×{alone.speedup:.2f} without"
     if with_model.speedup <= max(alone.speedup, 1.0):
         yield f"{name} is not worth its memory ({said}): leave -md out"
-    elif alone.row is not None and with_model.row is not None and not _apart(with_model.row, alone.row):
-        yield f"{name} may be worth its memory ({said}, the intervals overlap): -md {with_model.draft}"
+    elif alone.row is not None and with_model.row is not None and (doubt := _doubt(with_model.row, alone.row)):
+        yield f"{name} may be worth its memory ({said}; {doubt}): -md {with_model.draft}"
     else:
         yield f"{name} is worth its memory ({said}): -md {with_model.draft}"
 
