@@ -53,8 +53,12 @@ def tune(values: Values) -> int:
     target = target or demo_model()
     wish = _wish(values, target, draft)
     output, progress = Output(), Progress()
-    with progress.doing() as show:
-        found = study(_Loader(values, target, progress), wish, values["seconds"], progress=show)
+    try:
+        with progress.doing() as show:
+            found = study(_Loader(values, target, progress), wish, values["seconds"], progress=show)
+    except KeyboardInterrupt:
+        note("stopped before anything was measured; nothing kept")
+        return ExitCode.INTERRUPTED
     chosen = choices(found, _asked(values))
     lines = why(found, chosen)
     if values["json"]:

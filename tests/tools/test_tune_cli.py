@@ -115,6 +115,20 @@ def test_ctrl_c_shows_how_it_stands_and_keeps_nothing(
     assert not folder().exists()
 
 
+def test_ctrl_c_before_anything_was_measured_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object, **__: object) -> Study:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "study", stopped)
+    values: dict[str, Any] = {option.name: option.default for option in COMMANDS["tune"].options}
+    code = command.tune({**values, "model": str(home / "big.gguf"), "prompts": str(home / "p.jsonl")})
+    assert code == ExitCode.INTERRUPTED
+    assert capsys.readouterr() == ("", "localspec: stopped before anything was measured; nothing kept\n")
+    assert not folder().exists()
+
+
 @pytest.mark.slow
 def test_the_demo_model(smol: Path, home: Path) -> None:
     asked = ("-m", str(smol), "-t", "1", "-c", "512", "--spec-type", "suffix,ngram-simple", "--json")
