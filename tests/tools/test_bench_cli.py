@@ -77,6 +77,13 @@ def test_other_forms(form: str, prompts: str) -> None:
     [
         (["-m", "a.gguf", "--prompts", "nothing.jsonl"], "nothing.jsonl cannot be read"),
         (["-m", "a.gguf", "--setting", "a=--temp 3"], "--setting a: no such option: --temp"),
+        (
+            ["-m", "a.gguf", "--setting", "a=--bogus 1"],
+            "--setting a: no such option: --bogus. See localspec bench --help.",
+        ),
+        (["-m", "a.gguf", "--setting", "suffix"], "--setting suffix has no flags. Write NAME=FLAGS, or 'suffix='"),
+        (["--server", "not a url"], "'not a url' is not the URL of a server. Give one such as http://127.0.0.1:8080."),
+        (["--server-baseline", "a=127.0.0.1:8080"], "'127.0.0.1:8080' is not the URL of a server"),
         (["--server-model", "x"], "--server-model is given without --server"),
         (["--server", "a=http://127.0.0.1:1", "--server", "a=http://127.0.0.1:2"], "two settings are named a"),
         (["--json", "-o", "csv"], "--json and -o are given together"),

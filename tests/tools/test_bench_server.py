@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import ExitCode, NetworkError
+from localspec.errors import ExitCode, NetworkError, UsageError
 from localspec.tools.bench.server import Server, ServerRunner
 from localspec.tools.prompts import Prompt
 from localspec.types import SamplingParams
@@ -124,13 +124,17 @@ def test_the_command_compares_a_model_here_with_servers(tmp_path: Path) -> None:
         ("http://a:1", "http://a:1", "http://a:1"),
         ("http://a:1/v1/?key=x", "http://a:1/v1/?key=x", "http://a:1/v1/?key=x"),
         ("theirs, n-gram = https://a/v1/", "theirs, n-gram", "https://a"),
-        ("nonsense", "nonsense", "nonsense"),
-        ("name=", "name=", "name="),
     ],
 )
 def test_a_server_may_have_a_name(text: str, name: str, root: str) -> None:
     found = Server.parse(text)
     assert (found.name, found.root) == (name, root)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "name=", "a=ftp://b", "http://", "http://a b"])
+def test_a_server_has_a_url(text: str) -> None:
+    with pytest.raises(UsageError, match="is not the URL of a server"):
+        Server.parse(text)
 
 
 def test_nobody_is_there() -> None:

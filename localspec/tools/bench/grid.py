@@ -18,7 +18,7 @@ from localspec.tools.local import Setting
 _LOADED = ("ngram_size_n", "ngram_size_m", "ngram_min_hits")
 #: What may differ between settings: all that a request decides.
 OF_A_REQUEST = tuple(option for option in SPEC_OPTIONS if option.name not in _LOADED)
-_FLAGS = Command("bench --setting", "", OF_A_REQUEST, ())
+_FLAGS = Command("bench", "", OF_A_REQUEST, ())
 
 
 def settings(texts: Sequence[str], base: Values, default: tuple[str, ...]) -> tuple[Setting, ...]:
@@ -57,7 +57,11 @@ def _name(base: Values, default: tuple[str, ...]) -> str:
 
 
 def _grid(text: str, base: Values, default: tuple[str, ...]) -> Iterator[Setting]:
-    name, _, flags = ("", "", text) if text.startswith("-") else text.partition("=")
+    name, equals, flags = ("", "=", text) if text.startswith("-") else text.partition("=")
+    if not equals:
+        raise UsageError(
+            f"--setting {text} has no flags", hint=f"Write NAME=FLAGS, or '{text}=' for the defaults under this name."
+        )
     name = name.strip() or flags.strip()
     try:
         given = parse(shlex.split(flags), _FLAGS).texts

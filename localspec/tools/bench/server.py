@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import httpx2
 
-from localspec.errors import NetworkError
+from localspec.errors import NetworkError, UsageError
 from localspec.tools.bench.grid import unique
 from localspec.tools.pairs import Run, Runner, Several
 from localspec.tools.prompts import Prompt
@@ -31,9 +31,18 @@ class Server:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``[NAME=]URL``; without a name, the URL is it."""
+        """``[NAME=]URL``; without a name, the URL is it.
+
+        Raises:
+            UsageError: it is no URL.
+        """
         name, _, url = text.partition("=")
-        return cls(name.strip(), url.strip()) if url and "://" not in name else cls(text, text)
+        found = cls(name.strip(), url.strip()) if url and "://" not in name else cls(text, text)
+        if not _is_web_address(found.url):
+            raise UsageError(
+                f"{found.url!r} is not the URL of a server", hint="Give one such as http://127.0.0.1:8080."
+            )
+        return found
 
     @property
     def root(self) -> str:
@@ -41,11 +50,19 @@ class Server:
         return self.url.rstrip("/").removesuffix("/v1")
 
 
+def _is_web_address(text: str) -> bool:
+    try:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
+        return False
+    return url.scheme in ("http", "https") and bool(url.host) and not any(map(str.isspace, text))
+
+
 def servers(texts: Sequence[str], baseline: str | None) -> dict[str | None, Server]:
     """Setting → its server; ``None`` → the one to compare with, if one is named.
 
     Raises:
-        UsageError: two of one name.
+        UsageError: two of one name, or one that is no URL.
     """
     found = [Server.parse(text) for text in texts]
     by_way: dict[str | None, Server] = dict(zip(unique(tuple(one.name for one in found)), found, strict=True))
@@ -217,4 +234,5 @@ def _stats(timings: Mapping[str, Any]) -> SpecStats | None:
 
 
 def _unreachable(url: str, error: Exception) -> NetworkError:
-    return NetworkError(f"{url} cannot be reached: {error}", hint="Check that the server runs and the URL is right.")
+    reason = str(error).rstrip(".")
+    return NetworkError(f"{url} cannot be reached: {reason}", hint="Check that the server runs and the URL is right.")
