@@ -100,6 +100,11 @@ class SpecParams:
     types: tuple[str, ...] | None = None
     mode: SpecMode = "auto"
 
+    @property
+    def off(self) -> bool:
+        """Nothing may be guessed."""
+        return self.mode == "off" or min(self.depth, self.nodes) == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -45,7 +45,7 @@ def tune(values: Values) -> int:
         LocalspecError: as `localspec.load`; an answer that failed; what was found cannot be kept.
     """
     base = spec_params(values)
-    if base.mode == "off" or min(base.depth, base.nodes) == 0:
+    if base.off:
         raise UsageError(
             "guesses are off, so there is nothing to tune", hint="Leave --spec off, or the limit that is 0, out."
         )

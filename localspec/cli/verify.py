@@ -15,7 +15,8 @@ from localspec.cli.output import Output
 from localspec.cli.session import Progress, engine_here, model_files
 from localspec.control import core_count
 from localspec.errors import ExitCode, SpeculationFault, UsageError
-from localspec.options import Values, spec_params
+from localspec.loading import spec_types
+from localspec.options import Values, engine_options, spec_params
 from localspec.options.tables.tools import VERIFY_TOKENS
 from localspec.report import finite
 from localspec.tools.prompts import built_in, read_prompts
@@ -41,7 +42,13 @@ def verify(values: Values) -> int:
     shapes = _names("--shapes", values["shapes"], (GIVEN, *SHAPES))
     prompts = built_in("localspec.tools.verify") if values["prompts"] is None else read_prompts(Path(values["prompts"]))
     given = spec_params(values)
+    if given.off:
+        raise UsageError(
+            "guesses are off, so there is nothing to verify", hint="Leave --spec off, or the limit that is 0, out."
+        )
     target, draft = model_files(values)
+    if not spec_types(engine_options(values, target, draft)):
+        raise UsageError("there is nothing that guesses", hint="Name drafters with --spec-type.")
     # The same count throughout, so that passes can be repeated.
     values = {**values, "threads": values["threads"] if values["threads"] > 0 else core_count()}
     changes = {
@@ -50,12 +57,9 @@ def verify(values: Values) -> int:
         "measure": GIVEN in shapes and given.mode == "auto",
     }
     with engine_here(values, target, draft, **changes) as engine:
-        drafters = engine.info.drafters
-        if not drafters:
-            raise UsageError("there is nothing that guesses", hint="Name drafters with --spec-type.")
         usable = [name for name in shapes if name != "tree" or engine.target.caps.trees]
         tokens = values["n_predict"] if values["n_predict"] > 1 else VERIFY_TOKENS
-        plan = Plan(cases(drafters, samplers, usable, given), prompts, tokens, seeds=values["seeds"])
+        plan = Plan(cases(engine.info.drafters, samplers, usable, given), prompts, tokens, seeds=values["seeds"])
         with Progress().doing() as show:
             checked = check(engine, plan, lambda share: show("verifying", share))
         about = certificate(engine.info, Native().build, _options(values))

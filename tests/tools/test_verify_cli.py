@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localspec import __version__
-from localspec.errors import ExitCode
+from localspec.cli.verify import verify
+from localspec.errors import ExitCode, UsageError
+from localspec.options import COMMANDS
 from tests.cli.support import error_line, run
 from tests.tools.faults import FAULT
 
@@ -98,10 +101,22 @@ def test_a_fault_has_an_exit_code_of_its_own(prompts: str, tmp_path: Path) -> No
     [
         (["--sampler-sets", "greedy,gredy"], "--sampler-sets gredy is not known"),
         (["--shapes", "star"], "--shapes star is not known"),
-        (["--spec-type", "none"], "there is nothing that guesses"),
+        (["--spec", "off"], "guesses are off, so there is nothing to verify. Leave --spec off"),
+        (["--spec-draft-n-max", "0"], "guesses are off, so there is nothing to verify"),
         (["--prompts", "nothing.jsonl"], "nothing.jsonl cannot be read"),
         (["--seeds", "-1"], "--seeds -1 is out of range"),
     ],
 )
 def test_what_is_refused(arguments: list[str], words: str) -> None:
     assert words in error_line(run("verify", "-m", "a.gguf", *arguments, module=FAKE), ExitCode.USAGE)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_without_drafters_no_model_is_loaded(exact: bool, prompts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.setattr("localspec.cli.verify.engine_here", load)
+    values: dict[str, Any] = {option.name: option.default for option in COMMANDS["verify"].options}
+    with pytest.raises(UsageError, match="there is nothing that guesses"):
+        verify({**values, "model": prompts, "prompts": prompts, "spec_type": "none", "exact": exact})
