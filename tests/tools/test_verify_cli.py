@@ -105,3 +105,11 @@ def test_a_fault_has_an_exit_code_of_its_own(prompts: str, tmp_path: Path) -> No
 )
 def test_what_is_refused(arguments: list[str], words: str) -> None:
     assert words in error_line(run("verify", "-m", "a.gguf", *arguments, module=FAKE), ExitCode.USAGE)
+
+
+def test_a_place_that_takes_no_certificate_is_told_at_once(smol: Path, tmp_path: Path) -> None:
+    done = run("verify", "-m", str(smol), "-o", str(tmp_path / "nowhere" / "c.json"))
+    assert done.returncode == 2
+    assert done.stderr.decode().count("\n") == 1
+    assert b"c.json cannot be written: No such file or directory" in done.stderr
+    assert b"loading" not in done.stderr
