@@ -156,6 +156,8 @@ class _Loader:
             undo.pop_all()
         if target.exact is not None:
             self._warn(f"--exact: {', '.join(target.exact.parts)}")
+        if options.n_ctx not in (0, target.caps.n_ctx):
+            self._warn(f"-c {options.n_ctx} became {target.caps.n_ctx}: llama.cpp's contexts are multiples of 256")
         if target.caps.n_ctx > target.caps.n_ctx_train:
             self._warn(
                 f"the context of {target.caps.n_ctx} tokens is longer than the {target.caps.n_ctx_train} the model was"
