@@ -402,6 +402,15 @@ def test_spec_off_and_on(capsys: Said) -> None:
     assert "speculation off" not in take(one, capsys, "abc")
 
 
+def test_spec_shows_what_is_kept_while_it_is_off(capsys: Said) -> None:
+    one = chat(spec="auto")
+    take(one, capsys, "/spec n-max 5")
+    take(one, capsys, "/spec off")
+    assert "speculation is off; /spec on makes it auto: ngram-simple · n-max 5 · n-min 0" in take(one, capsys, "/spec")
+    take(one, capsys, "/spec n-max default")
+    assert "ngram-simple · n-max 16 · " in take(one, capsys, "/spec")
+
+
 def test_spec_has_the_modes_of_its_flag(capsys: Said) -> None:
     one = chat(spec="off")
     assert "speculation is auto: ngram-simple · n-max 16" in take(one, capsys, "/spec on")
