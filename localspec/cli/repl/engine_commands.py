@@ -108,7 +108,7 @@ def _amounts(chat: Chat, asked: SpecParams) -> str:
 
 def _set_types(chat: Chat, text: str) -> None:
     types = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
-    if not types or "none" in types:
+    if types in ((), ("none",)):
         settings.apply(chat, {"spec": "off"})
         return
     loaded = set(types) <= set(chat.engine.info.drafters)

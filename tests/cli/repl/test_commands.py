@@ -436,6 +436,9 @@ def test_spec_type_loads_what_is_not_there(capsys: Said) -> None:
     loads(one).fails = UsageError("--spec-type draft-simple needs a draft model")
     assert "needs a draft model" in take(one, capsys, "/spec type draft-simple")
     assert one.types == ("ngram-simple",)
+    loads(one).fails = UsageError("none stands alone")
+    assert "none stands alone" in take(one, capsys, "/spec type ngram-simple,none")
+    assert one.request(()).spec.mode != "off"
     take(one, capsys, "/spec type none")
     assert one.request(()).spec.mode == "off"
 
