@@ -97,13 +97,11 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
     """The drafters to load.
 
     Raises:
-        UsageError: an unknown type, or one that lacks its model.
+        UsageError: an unknown type, an empty one, one beside none, or one that lacks its model.
     """
     if options.spec_types is None:
         return ("suffix", DRAFT_MODEL) if options.draft is not None else ("suffix",)
-    for name in options.spec_types:
-        if name not in SPEC_TYPES:
-            raise UsageError(f"--spec-type {name} is not known", hint=f"Known types: {', '.join(SPEC_TYPES)}.")
+    _check_names(options.spec_types)
     types = tuple(dict.fromkeys(name for name in options.spec_types if name != "none"))
     if DRAFT_MODEL in types and options.draft is None:
         raise UsageError(f"--spec-type {DRAFT_MODEL} needs a draft model", hint="Give one with -md.")
@@ -113,6 +111,18 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
             hint=f"Add {DRAFT_MODEL} to --spec-type, or leave -md out.",
         )
     return types
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    hint = f"Known types: {', '.join(SPEC_TYPES)}."
+    if "" in names:
+        given = ",".join(names)
+        raise UsageError(f"a name in --spec-type {given} is empty" if any(names) else "--spec-type is empty", hint=hint)
+    for name in names:
+        if name not in SPEC_TYPES:
+            raise UsageError(f"--spec-type {name} is not known", hint=hint)
+    if len({*names}) > 1 and "none" in names:
+        raise UsageError(f"--spec-type {','.join(names)}: none stands alone", hint="Leave none out, or the others.")
 
 
 def check_texts(options: EngineOptions) -> None:
@@ -156,6 +166,8 @@ class _Loader:
             undo.pop_all()
         if target.exact is not None:
             self._warn(f"--exact: {', '.join(target.exact.parts)}")
+        if options.n_ctx not in (0, target.caps.n_ctx):
+            self._warn(f"-c {options.n_ctx} became {target.caps.n_ctx}: llama.cpp's contexts are multiples of 256")
         if target.caps.n_ctx > target.caps.n_ctx_train:
             self._warn(
                 f"the context of {target.caps.n_ctx} tokens is longer than the {target.caps.n_ctx_train} the model was"

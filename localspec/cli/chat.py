@@ -40,7 +40,9 @@ def chat(values: Values) -> int:
     given = values["prompt"] is not None or values["file"] is not None
     first = read_prompt(values, more_follows=converses) if given or not converses else None
     if not converses and not (first or "").strip():
-        raise UsageError("there is no terminal to chat at and no message", hint="Use -p TEXT, or pipe a message in.")
+        raise UsageError(
+            f"there is no terminal to chat at and {_what_is_missing(values)}", hint="Use -p TEXT, or pipe a message in."
+        )
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
     screen = _screen() if at_terminal and not dumb else None
@@ -52,6 +54,13 @@ def chat(values: Values) -> int:
             tell(banner(engines.current.info))
             return repl.run(first)
         return repl.once(first)
+
+
+def _what_is_missing(values: Values) -> str:
+    """For whoever piped something in that came to nothing."""
+    sources = {values["prompt"], values["file"]}
+    piped = sys.stdin is not None and sources in ({None}, {None, "-"})
+    return "standard input is empty" if piped else "no message"
 
 
 def _screen() -> TextIO | None:

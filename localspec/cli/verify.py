@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from localspec.cli.session import Progress, engine_here, model_files
 from localspec.control import core_count
 from localspec.errors import ExitCode, SpeculationFault, UsageError
 from localspec.loading import spec_types
-from localspec.options import Values, engine_options, spec_params
+from localspec.options import COMMANDS, Values, engine_options, spec_params
 from localspec.options.tables.tools import VERIFY_TOKENS
 from localspec.report import finite
 from localspec.tools.prompts import built_in, read_prompts
@@ -46,6 +47,7 @@ def verify(values: Values) -> int:
         raise UsageError(
             "guesses are off, so there is nothing to verify", hint="Leave --spec off, or the limit that is 0, out."
         )
+    _check_place(values["output_file"])
     target, draft = model_files(values)
     if not spec_types(engine_options(values, target, draft)):
         raise UsageError("there is nothing that guesses", hint="Name drafters with --spec-type.")
@@ -85,7 +87,8 @@ def _names(flag: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 def _options(values: Values) -> dict[str, Any]:
     """What was asked for, without what is nobody's business."""
-    return {name: value for name, value in values.items() if name != "hf_token" and value not in (None, (), "")}
+    asked = {one.name: values[one.name] for one in COMMANDS["verify"].options if not one.secret}
+    return {name: value for name, value in asked.items() if value not in (None, (), "")}
 
 
 def _tell(values: Values, checked: Checked, found: dict[str, Any]) -> None:
@@ -95,8 +98,25 @@ def _tell(values: Values, checked: Checked, found: dict[str, Any]) -> None:
         Output().record(found)
     if values["output_file"] is not None:
         path = Path(values["output_file"])
-        try:
+        with _writing(path):
             path.write_text(json.dumps(finite(found), ensure_ascii=False, indent=1) + "\n", "utf-8")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"{path} cannot be written: {reason}", hint="Check the path given to -o.") from None
+
+
+def _check_place(output: str | None) -> None:
+    """A certificate that has no place to go is found out before minutes are spent on it."""
+    if output is not None:
+        path = Path(output)
+        new = not path.exists()
+        with _writing(path):
+            path.open("a").close()
+            if new:
+                path.unlink()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be written: {reason}", hint="Check the path given to -o.") from None

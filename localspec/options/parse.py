@@ -28,11 +28,12 @@ class Given:
 def parse(arguments: Sequence[str], command: Command) -> Given:
     """Reads what follows the name of a command.
 
-    A flag that takes a value takes the next word, whatever it looks like, or what follows "=". After "--" nothing is
-    a flag. Spellings of older llama.cpp and of other programs work, with a note that names today's flag.
+    A flag that takes a value takes what follows "=", or the next word, such as -1, unless that is a flag itself: a
+    value is more likely forgotten there than meant. After "--" nothing is a flag. Spellings of older llama.cpp and of
+    other programs work, with a note that names today's flag.
 
     Raises:
-        UsageError: an unknown flag, a value too few or too many.
+        UsageError: an unknown flag, a value too few or too many, a flag where a value should be.
     """
     return _Parser(command).run(arguments)
 
@@ -63,7 +64,7 @@ class _Parser:
                         raise UsageError(f"{flag} takes no value", hint=f"Leave {equals}{value} out.")
                     value = "true" if on else "false"
                 elif not equals:
-                    value = self._next(flag, words)
+                    value = self._next(option, flag, words)
                 self._take(option, flag, value)
         self._take_places()
         return self._given
@@ -75,10 +76,17 @@ class _Parser:
             raise UsageError(f"no such option: {flag}", hint=f"{hint}See localspec {self._command.name} --help.")
         return self._flags[flag]
 
-    def _next(self, flag: str, words: Iterator[str]) -> str:
+    def _next(self, option: Option, flag: str, words: Iterator[str]) -> str:
         value = next(words, None)
+        hint = f"See localspec {self._command.name} --help."
         if value is None:
-            raise UsageError(f"{flag} requires an argument", hint=f"See localspec {self._command.name} --help.")
+            raise UsageError(f"{flag} requires an argument", hint=hint)
+        if value in self._flags or value in HELP:
+            may_be_meant = option.kind is str and not option.choices
+            raise UsageError(
+                f"{flag} takes a value, and {value} is a flag",
+                hint=f"If {value} is the value, write {flag}={value}." if may_be_meant else hint,
+            )
         return value
 
     def _take(self, option: Option, flag: str, value: str) -> None:

@@ -39,8 +39,13 @@ EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("grammar",), ("grammar_file",)),
     (("json_schema",), ("json_schema_file",)),
     (("json",), ("output",)),
-    (("exact",), ("spec_accept", "ubatch_size")),  # rows computed at a time are the mode's affair
+    (("exact",), ("spec_accept", "ubatch_size")),
 )
+#: Why ``exact`` excludes what it excludes, where names do not tell.
+NOT_EXACT = {
+    "spec_accept": "the rule ratio draws other random numbers than plain decoding",
+    "ubatch_size": "rows are computed eight at a time, whatever else is asked for",
+}
 #: These do nothing without one of the others.
 NEEDS = (
     ("hf_file", ("hf_repo",)),
@@ -156,7 +161,10 @@ class _Rules:
         for one, other in EXCLUSIVE:
             first, second = next(self._given(one), None), next(self._given(other), None)
             if first and second:
-                raise UsageError(f"{self._site(first)} and {self._site(second)} are given together", hint="Choose one.")
+                why = f": {NOT_EXACT[second]}" if first == "exact" else ""
+                raise UsageError(
+                    f"{self._site(first)} and {self._site(second)} are given together{why}", hint="Choose one."
+                )
 
     def _check_needs(self) -> None:
         for name, others in NEEDS:

@@ -182,8 +182,14 @@ def test_piped_input_is_one_message() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b" \n\t"])
-def test_no_message_is_a_usage_error_and_nothing_is_loaded(text: bytes) -> None:
-    assert "no terminal to chat at and no message" in error_line(run(*CHAT, module=FAKE, stdin=text), 2)
+@pytest.mark.parametrize("more", [(), ("-p", "-"), ("-f", "-")])
+def test_empty_input_is_a_usage_error_and_nothing_is_loaded(text: bytes, more: tuple[str, ...]) -> None:
+    line = error_line(run(*CHAT, *more, module=FAKE, stdin=text), 2)
+    assert "there is no terminal to chat at and standard input is empty. Use -p TEXT" in line
+
+
+def test_an_empty_text_without_a_terminal_is_no_message() -> None:
+    assert "no terminal to chat at and no message" in error_line(run(*CHAT, "-p", " ", module=FAKE, stdin=b""), 2)
 
 
 def test_the_first_message_may_be_given_at_the_start() -> None:

@@ -47,6 +47,8 @@ SAMPLES: dict[str, Any] = {
     "dry_sequence_breaker": (r"\t", "none", "a b"),
     "sampler_sets": "greedy,top-k",
     "shapes": "chain,tree",
+    "server": ("http://127.0.0.1:1", "b=http://127.0.0.1:2"),
+    "seconds": 90.0,
     "setting": ("chain=--spec fixed", "off=--spec off"),
 }
 #: Where each option arrives.
@@ -83,6 +85,7 @@ ARRIVES = {
     "threads_draft": {"draft.threads"},
     "threads_batch_draft": {"draft.threads_batch"},
     "flash_attn": {"flash_attn"},
+    "exact": {"exact"},
     "cache_type_k": {"target.cache_type_k"},
     "cache_type_v": {"target.cache_type_v"},
     "cache_type_k_draft": {"draft.cache_type_k"},
@@ -258,7 +261,8 @@ def test_an_option_has_one_type_in_all_commands() -> None:
 def test_rules_name_options_that_exist() -> None:
     known = {option.name for command in COMMANDS.values() for option in command.options}
     named = {name for pair in EXCLUSIVE for side in pair for name in side}
-    assert named | {name for pair in NEEDS for name in pair} | {*DRAFT_ONLY} <= known
+    needed = {name for one, others in NEEDS for name in (one, *others)}
+    assert named | needed | {*DRAFT_ONLY} <= known
     assert {name for names in ONLY_WITH.values() for name in names} <= known
     assert {drafter for drafters in ONLY_WITH for drafter in drafters} <= set(SPEC_TYPES)
 

@@ -223,8 +223,11 @@ def refused(sources: Sources, *arguments: str, env: dict[str, str] | None = None
         ("-lm none --mlock", "-lm and --mlock are given together"),
         ("-cmoe -ncmoe 3", "-cmoe and -ncmoe are given together"),
         ("-md a -cmoed -ncmoed 3", "-cmoed and -ncmoed are given together"),
-        ("--exact --spec-accept ratio", "--exact and --spec-accept are given together"),
-        ("--exact -ub 64", "--exact and -ub are given together"),
+        (
+            "--exact --spec-accept ratio",
+            "--exact and --spec-accept are given together: the rule ratio draws other random",
+        ),
+        ("--exact -ub 64", "--exact and -ub are given together: rows are computed eight at a time"),
         ("--rope-scale 2 --rope-freq-scale 0.5", "--rope-scale and --rope-freq-scale are given together"),
         ("-hff b", "-hff is given without -hf"),
         ("-hffd b", "-hffd is given without -hfd"),

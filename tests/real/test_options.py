@@ -76,6 +76,14 @@ def test_the_draft_context_is_no_longer_than_it_was_trained_for(smol: Path, rand
         assert any("trained for 2048 tokens" in line for line in engine.info.warnings)
 
 
+@pytest.mark.parametrize("asked", [0, 100, 256])
+def test_a_context_that_is_rounded_up_is_said(random_draft: Path, asked: int) -> None:
+    with running(random_draft, spec_types=("none",), n_ctx=asked) as engine:
+        rounded = ("-c 100 became 256: llama.cpp's contexts are multiples of 256",)
+        assert engine.info.warnings == (rounded if asked == 100 else ())
+        assert engine.info.n_ctx == (256 if asked else 2048)
+
+
 def test_no_context_means_the_model_s_own(random_draft: Path) -> None:
     with running(random_draft, spec_types=("none",), n_ctx=0) as engine:
         assert engine.info.n_ctx == engine.info.n_ctx_train == 2048

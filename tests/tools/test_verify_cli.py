@@ -120,3 +120,11 @@ def test_without_drafters_no_model_is_loaded(exact: bool, prompts: str, monkeypa
     values: dict[str, Any] = {option.name: option.default for option in COMMANDS["verify"].options}
     with pytest.raises(UsageError, match="there is nothing that guesses"):
         verify({**values, "model": prompts, "prompts": prompts, "spec_type": "none", "exact": exact})
+
+
+def test_a_place_that_takes_no_certificate_is_told_at_once(smol: Path, tmp_path: Path) -> None:
+    done = run("verify", "-m", str(smol), "-o", str(tmp_path / "nowhere" / "c.json"))
+    assert done.returncode == 2
+    assert done.stderr.decode().count("\n") == 1
+    assert b"c.json cannot be written: No such file or directory" in done.stderr
+    assert b"loading" not in done.stderr

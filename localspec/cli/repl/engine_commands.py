@@ -17,6 +17,7 @@ from localspec.hub import is_repo
 from localspec.hub.shelf import DEMO, located
 from localspec.options import GENERATION_OPTIONS, Option, spec_params
 from localspec.options.tables.groups import SPEC
+from localspec.types import SpecParams
 
 #: Ways to name an option of speculation that leave out what all of them begin with.
 PREFIXES = ("", "spec-", "spec-draft-", "spec-tree-")
@@ -72,7 +73,9 @@ def spec(front: Front, argument: str) -> None:
         raise UsageError(
             f"/spec {name:.40} is not known or not complete", hint="Use /spec auto, fixed, off or n-max 5."
         )
-    front.say("\n".join([_speculation(chat), *table(chat.standings(), columns(), left=LEFT, indent=2)]))
+    front.say(
+        "\n".join([_speculation(chat, changed=bool(name)), *table(chat.standings(), columns(), left=LEFT, indent=2)])
+    )
 
 
 def _mode_on(chat: Chat) -> str:
@@ -81,24 +84,31 @@ def _mode_on(chat: Chat) -> str:
     return "auto" if given == "off" else given
 
 
-def _speculation(chat: Chat) -> str:
-    """One line: what guesses, and how much."""
+def _speculation(chat: Chat, *, changed: bool) -> str:
+    """One line: what guesses, and how much; where it is off, what would, unless that was asked for just now."""
     asked = spec_params(chat.values)
-    if asked.mode == "off":
+    if asked.mode == "off" and changed:
         return "speculation is off from the next turn on; /spec on brings it back"
+    if asked.mode == "off":
+        kept = spec_params({**chat.values, "spec": _mode_on(chat)})
+        return f"speculation is off; /spec on makes it {_amounts(chat, kept)}"
     if not chat.drafters:
         return "nothing is loaded that guesses: /spec type suffix, or /draft FILE"
     if asked.depth == 0:
         return "speculation is off: n-max is 0; /spec n-max 3 turns it on"
+    return f"speculation is {_amounts(chat, asked)}"
+
+
+def _amounts(chat: Chat, asked: SpecParams) -> str:
     return (
-        f"speculation is {asked.mode}: {', '.join(chat.drafters)} · n-max {asked.depth} · n-min {asked.min_depth}"
+        f"{asked.mode}: {', '.join(chat.drafters) or 'nothing'} · n-max {asked.depth} · n-min {asked.min_depth}"
         f" · p-min {asked.p_min:g} · tree-nodes {asked.nodes} · tree-width {asked.width} · accept {asked.accept}"
     )
 
 
 def _set_types(chat: Chat, text: str) -> None:
     types = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
-    if not types or "none" in types:
+    if types in ((), ("none",)):
         settings.apply(chat, {"spec": "off"})
         return
     loaded = set(types) <= set(chat.engine.info.drafters)

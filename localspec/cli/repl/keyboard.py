@@ -72,11 +72,13 @@ class Keyboard:
 
     Args:
         line: the terminal's descriptor; ``None``: standard input is no terminal, and is left alone.
+        typed: what was read from it before.
     """
 
-    def __init__(self, line: int | None) -> None:
+    def __init__(self, line: int | None, typed: bytes = b"") -> None:
         self._line = line
         self._kept = Kept()
+        self._kept.add(typed)
         self._ended = False  # ctrl-d on an empty line, or the terminal is gone
         self._resting = False
         self._closed = False
@@ -172,6 +174,17 @@ class Keyboard:
             if not select.select([line], [], [], patience if self._kept.in_paste else 0)[0]:
                 break
             self._read(line)
+
+
+def read_what_is_there(line: int) -> bytes:
+    """All that waits in a terminal's queue; nothing while the terminal is another's."""
+    read = b""
+    while _in_front(line) and select.select([line], [], [], 0)[0]:
+        piece = os.read(line, _READ)
+        if not piece:
+            break
+        read += piece
+    return read
 
 
 def _in_front(line: int) -> bool:

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from localspec.cli.diagnostics import printable
-from localspec.cli.repl.keyboard import Keyboard
+from localspec.cli.repl.keyboard import Keyboard, read_what_is_there
 
 #: A key that is more than a character: escape sequences of arrows, function keys, a bracketed paste.
 _KEYS = re.compile(r"\x1b(\[[0-9;?<]*[ -/]*[@-~]|O.|.|$)", re.DOTALL)
@@ -45,7 +45,7 @@ def keys_are_kept(screen: TextIO | None) -> Iterator[Keyboard]:
         ours[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(line, termios.TCSADRAIN, ours)
     mark_pastes(screen, on=True)
-    keyboard = Keyboard(line)
+    keyboard = Keyboard(line, b"" if screen is None else _typed_before(line))
     try:
         with _given_back_while_stopped(line, before, screen):
             yield keyboard
@@ -53,6 +53,14 @@ def keys_are_kept(screen: TextIO | None) -> Iterator[Keyboard]:
         mark_pastes(screen, on=False)
         keyboard.close()
         termios.tcsetattr(line, termios.TCSADRAIN, before)
+
+
+def _typed_before(line: int) -> bytes:
+    """What was typed while the terminal still edited lines, and so made each Enter a new line, as ctrl-j does. The last
+    one sends; those inside belong to a text that was put in at once, and without any text there is nothing to send."""
+    typed = read_what_is_there(line)
+    text = typed.strip(b"\n")
+    return text + b"\r" if text and typed.endswith(b"\n") else text
 
 
 @contextmanager

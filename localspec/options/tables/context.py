@@ -99,7 +99,7 @@ CONTEXT_OPTIONS = (
         bool,
         False,
         "The same text to the bit with guesses and without: rows are computed eight at a time, always. A line says what"
-        " that costs.",
+        " that costs. Not with -ub, nor with --spec-accept ratio.",
         CONTEXT,
         negations=("--no-exact",),
     ),

@@ -18,6 +18,8 @@ from localspec.tools.local import Setting
 _LOADED = ("ngram_size_n", "ngram_size_m", "ngram_min_hits")
 #: What may differ between settings: all that a request decides.
 OF_A_REQUEST = tuple(option for option in SPEC_OPTIONS if option.name not in _LOADED)
+#: Drafters of a setting that guesses nothing; no engine has it beside others.
+ALONE = ("none",)
 _FLAGS = Command("bench", "", OF_A_REQUEST, ())
 
 
@@ -91,5 +93,6 @@ def _setting(name: str, values: Values, default: tuple[str, ...]) -> Setting:
 
 def to_load(settings: Sequence[Setting], default: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     """The drafters that an engine for all of these settings has, and the nodes of its largest tree."""
-    types = tuple(dict.fromkeys(name for one in settings for name in one.spec.types or default))
+    asked = [one.spec.types or default for one in settings]
+    types = tuple(dict.fromkeys(name for some in asked if some != ALONE for name in some)) or ALONE
     return types, max(one.spec.nodes for one in settings)

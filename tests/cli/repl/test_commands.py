@@ -402,6 +402,15 @@ def test_spec_off_and_on(capsys: Said) -> None:
     assert "speculation off" not in take(one, capsys, "abc")
 
 
+def test_spec_shows_what_is_kept_while_it_is_off(capsys: Said) -> None:
+    one = chat(spec="auto")
+    take(one, capsys, "/spec n-max 5")
+    take(one, capsys, "/spec off")
+    assert "speculation is off; /spec on makes it auto: ngram-simple · n-max 5 · n-min 0" in take(one, capsys, "/spec")
+    take(one, capsys, "/spec n-max default")
+    assert "ngram-simple · n-max 16 · " in take(one, capsys, "/spec")
+
+
 def test_spec_has_the_modes_of_its_flag(capsys: Said) -> None:
     one = chat(spec="off")
     assert "speculation is auto: ngram-simple · n-max 16" in take(one, capsys, "/spec on")
@@ -427,6 +436,9 @@ def test_spec_type_loads_what_is_not_there(capsys: Said) -> None:
     loads(one).fails = UsageError("--spec-type draft-simple needs a draft model")
     assert "needs a draft model" in take(one, capsys, "/spec type draft-simple")
     assert one.types == ("ngram-simple",)
+    loads(one).fails = UsageError("none stands alone")
+    assert "none stands alone" in take(one, capsys, "/spec type ngram-simple,none")
+    assert one.request(()).spec.mode != "off"
     take(one, capsys, "/spec type none")
     assert one.request(()).spec.mode == "off"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
 import signal
+import sys
 import termios
 from pathlib import Path
 
 import pytest
 
-from localspec.cli.repl.typeahead import draft
+from localspec.cli.repl.typeahead import draft, keys_are_kept
 from tests.cli.support import TAKEN, Terminal, plain
 
 FAKE = "tests.cli.repl.fake_main"
@@ -126,3 +130,37 @@ def local(terminal: Terminal) -> int:
     flags = terminal.modes()[3]
     assert isinstance(flags, int)
     return flags
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        (b"\n", b""),
+        (b"\n\nhello\n", b"hello\r"),
+        (b"one\ntwo\n", b"one\ntwo\r"),
+        (b"half a li", b"half a li"),
+    ],
+)
+def test_what_is_typed_before_the_program_begins(
+    typed: bytes, kept: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An impatient Enter is no first line of the next message: a command behind it would go to the model."""
+    ours, line = pty.openpty()
+    with (tmp_path / "screen").open("w") as screen, open(line, closefd=False) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        os.write(ours, typed.replace(b"\n", b"\r"))  # an Enter; the terminal makes a new line of it
+        select.select([line], [], [], 0.5)
+        with keys_are_kept(screen) as keyboard, keyboard.rests():
+            assert keyboard.take() == kept
+            os.write(ours, b"/ctx\r")
+            assert keyboard.take() == b"/ctx\r"
+    os.close(ours)
+    os.close(line)
+
+
+def test_an_enter_before_the_program_begins_changes_no_command(tmp_path: Path) -> None:
+    with chat(tmp_path) as terminal:
+        terminal.send(b"\r")
+        terminal.prompt()
+        terminal.send(b"/ctx\r")
+        assert "0 exchanges" in plain(terminal.until(b"exchanges"))
