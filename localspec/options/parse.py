@@ -28,12 +28,12 @@ class Given:
 def parse(arguments: Sequence[str], command: Command) -> Given:
     """Reads what follows the name of a command.
 
-    A flag that takes a value takes what follows "=", or the next word, such as -1, unless that is a flag itself: a
-    value is more likely forgotten there than meant. After "--" nothing is a flag. Spellings of older llama.cpp and of
-    other programs work, with a note that names today's flag.
+    A flag that takes a value takes what follows "=", or the next word, whatever it looks like; only where a number or
+    one of some words is due and a flag follows, its value was forgotten. After "--" nothing is a flag. Spellings of
+    older llama.cpp and of other programs work, with a note that names today's flag.
 
     Raises:
-        UsageError: an unknown flag, a value too few or too many, a flag where a value should be.
+        UsageError: an unknown flag, a value too few or too many, a flag where a number should be.
     """
     return _Parser(command).run(arguments)
 
@@ -81,12 +81,9 @@ class _Parser:
         hint = f"See localspec {self._command.name} --help."
         if value is None:
             raise UsageError(f"{flag} requires an argument", hint=hint)
-        if value in self._flags or value in HELP:
-            may_be_meant = option.kind is str and not option.choices
-            raise UsageError(
-                f"{flag} takes a value, and {value} is a flag",
-                hint=f"If {value} is the value, write {flag}={value}." if may_be_meant else hint,
-            )
+        free = option.kind is str and not option.choices  # a text or a path may look like anything
+        if not free and (value in self._flags or value in HELP):
+            raise UsageError(f"{flag} takes a value, and {value} is a flag", hint=hint)
         return value
 
     def _take(self, option: Option, flag: str, value: str) -> None:

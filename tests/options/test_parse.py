@@ -17,7 +17,9 @@ def parsed(*arguments: str, command: str = "complete") -> Given:
     ("arguments", "texts"),
     [
         ([], {}),
-        (["-p", "-x"], {"prompt": ["-x"]}),  # no flag, so a text
+        (["-p", "-n"], {"prompt": ["-n"]}),  # a text is what follows, whatever it looks like
+        (["-p", "--help"], {"prompt": ["--help"]}),
+        (["-p", "-x"], {"prompt": ["-x"]}),
         (["-p", "--"], {"prompt": ["--"]}),
         (["-p", "--temp=1"], {"prompt": ["--temp=1"]}),
         (["-p=-n", "--stop=--help"], {"prompt": ["-n"], "stop": ["--help"]}),
@@ -59,9 +61,9 @@ def test_the_last_of_several_counts_and_repeatable_ones_add_up() -> None:
         (["-st"], "no such option: -st."),  # of the chat
         (["-n"], "-n requires an argument"),
         (["--temp", "-p", "hi"], "--temp takes a value, and -p is a flag. See localspec complete --help."),
-        (["-p", "-cnv"], "-p takes a value, and -cnv is a flag. If -cnv is the value, write -p=-cnv."),
+        (["-fa", "-cnv"], "-fa takes a value, and -cnv is a flag"),
         (["-n", "--draft", "8"], "-n takes a value, and --draft is a flag"),
-        (["-p", "-h"], "-p takes a value, and -h is a flag"),
+        (["-n", "-h"], "-n takes a value, and -h is a flag"),
         (["--json=true"], "--json takes no value. Leave =true out."),
         (["a", "-n", "1"], "'a' belongs to no flag"),
         (["-"], "'-' belongs to no flag"),
@@ -77,7 +79,7 @@ def test_what_is_refused(arguments: list[str], words: str) -> None:
 def test_help_wherever_it_stands() -> None:
     for flag in ("-h", "--help"):
         assert parsed("-n", "1", flag, "-p").help
-    assert not parsed("-p=-h").help
+    assert not parsed("-p", "-h").help
 
 
 def test_arguments_by_place() -> None:
