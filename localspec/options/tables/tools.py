@@ -59,7 +59,7 @@ BENCH_OPTIONS = (
         ("--baseline",),
         bool,
         True,
-        "Measure a baseline beside each answer: plain decoding; without one no speed-up is shown.",
+        "Plain decoding beside each answer; without it no speed-up is shown.",
         TOOL,
         negations=("--no-baseline",),
         key=False,
