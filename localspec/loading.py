@@ -199,10 +199,16 @@ class _Loader:
         curve = CostCurve()
         if drafters and self._options.measure and target.caps.rollback is None:
             self._progress("target", 1.0)
-            curve = measure(target, self._options.tree_nodes + 1)
+            curve = measure(target, self._options.tree_nodes + 1, threads=self._threads_of_a_pass())
         fixed = self._options.target.threads is not None or self._options.exact
         tuner = None if fixed else ThreadTuner(core_count())
         return AutoController(curve, tuner)
+
+    def _threads_of_a_pass(self) -> int:
+        """0 where other devices than the CPU take part: a pass that waits for them burns no CPU time."""
+        placed = [placement.device for load in self._loads[:1] for placement in load.placement]
+        here = bool(placed) and all(device == "CPU" for device in placed)
+        return (self._options.target.threads or core_count()) if here else 0
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)
