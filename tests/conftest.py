@@ -12,11 +12,24 @@ from tests.support.gguf_files import TinyModel, TokenizerKeys
 
 
 def pytest_configure() -> None:
-    """What runs in the background, or under nohup, is started with signals ignored, and commands under test would
-    inherit that."""
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    _heed_signals()
+
+
+def pytest_runtest_setup() -> None:
+    _heed_signals()
+
+
+def _heed_signals() -> None:
+    """What runs in the background, or under nohup, is started with signals ignored, and a command that ran in this
+    process has left them so; commands under test would inherit that."""
+    usual = (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_DFL),
+    )
+    for number, handler in usual:
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
