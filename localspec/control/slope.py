@@ -41,16 +41,15 @@ class ContextSlope:
 
     def knows(self, cells: int) -> bool:
         """Whether a context at least half as long has been met often enough; a short one says nothing of the slope."""
-        longest = max((context for context, passes in self._passes.items() if len(passes) >= _FEW), default=0)
-        return cells < 2 * _APART or longest >= _context(cells // 2)
+        if cells < 2 * _APART:
+            return True
+        return any(at >= _context(cells // 2) and len(passes) >= _FEW for at, passes in self._passes.items())
 
     def _find(self) -> float:
         points = [(0, self._start_s)] if self._start_s else []
         points += [_middle(passes) for passes in self._passes.values() if len(passes) >= _FEW]
         slopes = sorted(
-            ((bs - as_) / abs(b - a) * math.copysign(1, b - a), abs(b - a))
-            for (a, as_), (b, bs) in combinations(points, 2)
-            if abs(b - a) >= _APART
+            ((bs - as_) / (b - a), abs(b - a)) for (a, as_), (b, bs) in combinations(points, 2) if abs(b - a) >= _APART
         )
         half, seen = sum(weight for _, weight in slopes) / 2, 0.0
         for slope, weight in slopes:  # far ones count for more
