@@ -14,7 +14,7 @@ from pathlib import Path
 from localspec import errors
 from localspec.cli import topics
 from localspec.cli.help import explained
-from localspec.cli.repl import commands
+from localspec.cli.repl import keys
 from localspec.cli.topics import Block, Code, Flags, Heading, Table
 from localspec.options import Option
 
@@ -28,7 +28,7 @@ def pages() -> dict[Path, str]:
         DOCS / "flags.md": page("Flags", topics.flags()),
         DOCS / "config.md": page("Configuration", topics.config()),
         DOCS / "exit-codes.md": page("Exit codes", exit_codes()),
-        DOCS / "chat.md": page("Chat", [commands.reference()]),
+        DOCS / "chat.md": page("Chat", [keys.reference()]),
     }
 
 

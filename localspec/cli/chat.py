@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import TextIO
 
 from localspec.chat.conversation import Conversation
-from localspec.cli.diagnostics import one_line, tell
+from localspec.cli.diagnostics import tell
 from localspec.cli.output import Output
-from localspec.cli.repl.chat import Chat
-from localspec.cli.repl.completion import completions
 from localspec.cli.repl.engines import LoadedEngines
-from localspec.cli.repl.front import Terminal
 from localspec.cli.repl.history import History, history_file
 from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.plain import PlainTerminal
-from localspec.cli.repl.standing import guessers
 from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
 from localspec.cli.session import Progress
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
 from localspec.options import Values
+from localspec.talk.chat import Chat
+from localspec.talk.completion import completions
+from localspec.talk.front import Terminal
+from localspec.talk.standing import guessers
+from localspec.text.printable import one_line
 from localspec.types import EngineInfo
 
 

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from localspec.cli.layout import fitted
 from localspec.errors import ExitCode, LocalspecError
+from localspec.text.printable import one_line
 
 PROGRAM = "localspec"
 #: Signs of our own lines, for a stderr that has no such characters.
@@ -66,20 +67,6 @@ def has_colour(stream: TextIO | None, wish: str = "auto") -> bool:
     return wish == "on" or (capable and stream.isatty())
 
 
-def one_line(text: str) -> str:
-    return printable(" ".join(text.split()))
-
-
-def printable(text: str, *, keep: str = "") -> str:
-    """Text without the control characters that would steer a terminal; ``keep`` names those that stay."""
-    return "".join(char if char in keep or _is_plain(char) else "�" for char in text)
-
-
-def _is_plain(char: str) -> bool:
-    code = ord(char)
-    return code >= 0xA0 or 0x20 <= code < 0x7F
-
-
 @contextmanager
 def errors_end_the_command(*, debug: bool = False) -> Iterator[None]:
     """Says in one line what went wrong and ends with the documented exit code."""
@@ -91,6 +78,7 @@ def errors_end_the_command(*, debug: bool = False) -> Iterator[None]:
         fail(error.message, error.hint)
         raise Ending(error.exit_code) from None
     except KeyboardInterrupt:
+        note("stopped")
         raise Ending(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         discard_stdout()

@@ -8,8 +8,9 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from localspec.cli.diagnostics import dim, printable
+from localspec.cli.diagnostics import dim
 from localspec.report import finite
+from localspec.text.printable import printable
 from localspec.types import Event
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from localspec.cli.diagnostics import printable, say
+from localspec.cli.diagnostics import say
 from localspec.cli.output import Output
 from localspec.cli.wrap import Wrapper
+from localspec.text.printable import printable
 from localspec.text.thinking import Kind, Piece
 
 

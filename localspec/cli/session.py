@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localspec.cli.diagnostics import note, one_line, printable, say
+from localspec.cli.diagnostics import note, say
 from localspec.cli.layout import at_terminal, columns
 from localspec.errors import LocalspecError, ModelError
 from localspec.host import HostedEngine
@@ -18,6 +18,7 @@ from localspec.hub.shelf import beside, by_name, named
 from localspec.options import Values, engine_options
 from localspec.options.suggest import closest, did_you_mean
 from localspec.report import load_lines
+from localspec.text.printable import one_line, printable
 from localspec.types import EngineInfo
 
 if TYPE_CHECKING:

@@ -150,8 +150,8 @@ def exit_codes() -> list[Block]:
 
 
 def keys() -> list[Block]:
-    from localspec.cli.repl.commands import COMMANDS as SLASH
     from localspec.cli.repl.keys import KEYS
+    from localspec.talk.commands import COMMANDS as SLASH
 
     rows = tuple((f"`{f'/{one.name} {one.args}'.strip()}`", one.help) for one in SLASH)
     return [

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.cli.diagnostics import has_colour, note, one_line, say
+from localspec.cli.diagnostics import has_colour, note, say
 from localspec.hub import HubRef, resolve
 from localspec.hub.names import Split
 from localspec.hub.sizes import human
 from localspec.options import Values
+from localspec.text.printable import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.backends.llamacpp import Native
-from localspec.cli.diagnostics import printable, say
+from localspec.cli.diagnostics import say
 from localspec.cli.output import Output
 from localspec.cli.session import Progress, engine_here, model_files
 from localspec.control import core_count
@@ -20,6 +20,7 @@ from localspec.loading import spec_types
 from localspec.options import COMMANDS, Values, engine_options, spec_params
 from localspec.options.tables.tools import VERIFY_TOKENS
 from localspec.report import finite
+from localspec.text.printable import printable
 from localspec.tools.prompts import built_in, read_prompts
 from localspec.tools.verify.cases import GIVEN, MOST_NODES, SAMPLERS, SHAPES, cases
 from localspec.tools.verify.certificate import certificate

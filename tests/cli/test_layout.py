@@ -12,8 +12,9 @@ import pytest
 
 from localspec.cli import layout
 from localspec.cli.diagnostics import fail, note
-from localspec.cli.layout import columns, fitted, flow, table
+from localspec.cli.layout import columns, fitted
 from localspec.cli.session import Progress
+from localspec.text.layout import flow, table
 
 
 def test_parts_flow_below_the_first() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from localspec.cli import session
-from localspec.cli.diagnostics import one_line
 from localspec.cli.main import main
 from localspec.cli.source import read_prompt
 from localspec.errors import ExitCode, UsageError
@@ -26,6 +25,7 @@ from localspec.options.commands import Command
 from localspec.options.option import Option
 from localspec.options.parse import parse
 from localspec.options.values import chat_template, grammar, system_message
+from localspec.text.printable import one_line
 from localspec.tools.prompts import read_prompts
 from tests.cli.support import PLAIN, error_line, run
 from tests.support.gguf_files import TinyModel, TokenizerKeys

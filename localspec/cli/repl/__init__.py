@@ -1,2 +1,1 @@
-"""The line-based chat: `Chat` holds its state and knows no terminal, `Repl` is the loop in front of it, and every slash
-command is a row of `localspec.cli.repl.commands.COMMANDS`."""
+"""The line-based chat: `Repl` is the loop between a terminal and `localspec.talk`."""

@@ -3,6 +3,8 @@ them."""
 
 from __future__ import annotations
 
+from localspec.talk.commands import COMMANDS
+
 KEYS: tuple[tuple[str, str], ...] = (
     ("enter", "Sends the message; with /multiline, begins a new line."),
     ("alt-enter, ctrl-j", "A new line. So does enter after a \\ at the end of a line."),
@@ -47,3 +49,14 @@ conversation over pipes. A terminal that is called dumb gets the same. A message
 
 Without a terminal and without `--simple-io`, standard input is one message, and standard output is its answer. What the
 model thinks first goes to standard error then; on a terminal it stands before the answer, dimmed."""
+
+
+def reference() -> str:
+    """The page about the chat, as Markdown: commands and keys as they are registered."""
+    rows = ["| command | also | meaning |", "| --- | --- | --- |"]
+    for one in COMMANDS:
+        usage = one.usage.replace("|", "\\|")
+        also = ", ".join(f"`/{alias}`" for alias in one.aliases)
+        rows.append(f"| `{usage}` | {also} | {one.help} |")
+    keys = ["| key | meaning |", "| --- | --- |", *(f"| {key} | {meaning} |" for key, meaning in KEYS)]
+    return "\n".join([INTRODUCTION, "", "## Commands", "", *rows, "", "## Keys", "", *keys, "", REST])

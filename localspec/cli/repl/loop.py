@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from types import FrameType
 
-from localspec.cli.diagnostics import Ending, fail, note, printable, say, tell
-from localspec.cli.repl import commands, settings
-from localspec.cli.repl.chat import Chat, Turn, TurnEvent
-from localspec.cli.repl.front import Leave, LineCleared, Terminal
+from localspec.cli.diagnostics import Ending, fail, note, say, tell
+from localspec.cli.layout import columns
+from localspec.cli.repl.keys import KEYS, KEYS_IN_BRIEF
 from localspec.cli.repl.view import View
 from localspec.errors import EngineDied, ExitCode, LocalspecError, UsageError
+from localspec.talk import commands, settings
+from localspec.talk.chat import Chat, Turn, TurnEvent
+from localspec.talk.front import Leave, LineCleared, Terminal
+from localspec.text.printable import printable
 from localspec.types import Failed, Finished
 
 
@@ -90,6 +93,18 @@ class Repl:
     def _ask(self, message: str) -> ExitCode:
         return self.turn(self.chat.ask(message)) if message.strip() else ExitCode.OK
 
+    @property
+    def columns(self) -> int:
+        return columns()
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return KEYS
+
+    @property
+    def keys_in_brief(self) -> Sequence[str]:
+        return KEYS_IN_BRIEF
+
     def say(self, text: str) -> None:
         tell(printable(text, keep="\n\t"))
 
@@ -105,7 +120,7 @@ class Repl:
         last: TurnEvent | None = None
         limit, guesses = self.chat.values["n_predict"], self.chat.guesses
         try:
-            with closing(events), _interrupts(self.chat.stop):
+            with self._view.waiting(), closing(events), _interrupts(self.chat.stop):
                 for last in events:
                     if not isinstance(last, Finished | Failed):
                         self._view.show(last)

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO
 
-from localspec.cli.diagnostics import printable
 from localspec.cli.repl.keyboard import Keyboard, read_what_is_there
+from localspec.text.printable import printable
 
 #: A key that is more than a character: escape sequences of arrows, function keys, a bracketed paste.
 _KEYS = re.compile(r"\x1b(\[[0-9;?<]*[ -/]*[@-~]|O.|.|$)", re.DOTALL)

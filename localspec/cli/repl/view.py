@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from localspec.cli.diagnostics import dim, fail, has_colour, note, say
-from localspec.cli.layout import at_terminal, columns, flow
+from localspec.cli.layout import at_terminal, columns
 from localspec.cli.output import Output
 from localspec.cli.pieces import Pieces
-from localspec.cli.repl.chat import LeftOut, TurnEvent
 from localspec.cli.session import Progress
 from localspec.options import Values
 from localspec.report import status_parts
+from localspec.talk.chat import LeftOut, TurnEvent
+from localspec.text.layout import flow
 from localspec.text.thinking import Piece
 from localspec.types import Failed, Finished, Notice, Prefill
 
@@ -28,6 +30,15 @@ class View:
         self._progress = Progress(shows=not plain)
         self._answering = False
         self._held: list[str] = []  # notices that wait for the end of the answer's text
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While an answer comes: it may take a while until there is anything of it to see."""
+        self._progress.show("reading the prompt …")
+        try:
+            yield
+        finally:
+            self._progress.end()
 
     def show(self, event: TurnEvent) -> None:
         """One event but the last."""

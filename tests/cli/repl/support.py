@@ -13,13 +13,13 @@ from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
 from localspec.chat.conversation import Conversation
 from localspec.cli.output import Output
-from localspec.cli.repl.chat import Chat, TurnEvent
 from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.view import View
 from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.engine import Engine
 from localspec.errors import LocalspecError
 from localspec.options import COMMANDS, Values
+from localspec.talk.chat import Chat, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.types import Message
 

@@ -9,8 +9,8 @@ import pytest
 
 from localspec.backends.fake import FakeVocab
 from localspec.chat.conversation import Conversation
-from localspec.cli.repl.chat import Chat, Handle, LeftOut, Turn
 from localspec.errors import UsageError
+from localspec.talk.chat import Chat, Handle, LeftOut, Turn
 from localspec.text.thinking import Piece
 from localspec.types import Finished, GenerationRequest, Message, Notice, Prefill, SpecStats
 from tests.cli.repl.support import TEMPLATE, Scripted, chat, contents, engine, messages, run
@@ -113,7 +113,7 @@ def test_regenerate_stopped_at_once_keeps_the_old_answer() -> None:
 
 
 def test_there_is_nothing_to_regenerate_at_first() -> None:
-    with pytest.raises(UsageError, match="nothing was asked"):
+    with pytest.raises(UsageError, match="has no question"):
         chat().regenerate()
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
-from localspec.cli.repl import commands, engine_commands, settings
-from localspec.cli.repl.chat import Chat
-from localspec.cli.repl.completion import completions
-from localspec.cli.repl.front import Leave, LineCleared
 from localspec.errors import EngineDied, ModelLoadError, UsageError
 from localspec.options import GENERATION_OPTIONS
 from localspec.options.tables.groups import SPEC
+from localspec.talk import commands, engine_commands, settings
+from localspec.talk.chat import Chat
+from localspec.talk.completion import completions
+from localspec.talk.front import Leave, LineCleared
 from localspec.types import Exact
 from tests.cli.repl.support import chat, contents, engine, loads, messages, repl, run, typed
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from localspec.cli.repl.chat import Chat, LeftOut, Turn
-from localspec.cli.repl.front import Leave, LineCleared
 from localspec.cli.repl.view import left_out
 from localspec.errors import ExitCode
 from localspec.report import status_line
+from localspec.talk.chat import Chat, LeftOut, Turn
+from localspec.talk.front import Leave, LineCleared
 from localspec.types import Finished, SourceStats, SpecStats, Timings
 from tests.cli.repl.support import chat, contents, engine, repl, typed
 

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from localspec.cli.chat import banner
-from localspec.cli.repl.standing import Remarks, guessers, standings
+from localspec.talk.standing import Remarks, guessers, standings
 from localspec.types import Notice, SourceStats, SpecMode, SpecStats, Standing
 from tests.cli.repl.support import chat, engine, repl
 

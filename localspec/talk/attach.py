@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.cli.diagnostics import one_line
 from localspec.errors import UsageError
+from localspec.text.printable import one_line
 
 #: No vocabulary at hand has longer tokens: a file with more bytes a cell cannot fit.
 MOST_BYTES_PER_TOKEN = 256

@@ -8,12 +8,12 @@ from typing import Literal
 
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
-from localspec.cli.diagnostics import one_line
-from localspec.cli.repl import settings
-from localspec.cli.repl.attach import Attachment, matching, own_words, read_file
-from localspec.cli.repl.chat import exchanges
-from localspec.cli.repl.front import Front, Leave, LineCleared
 from localspec.errors import UsageError
+from localspec.talk import settings
+from localspec.talk.attach import Attachment, matching, own_words, read_file
+from localspec.talk.chat import exchanges
+from localspec.talk.front import Front, Leave, LineCleared
+from localspec.text.printable import one_line
 
 WIDTH = 20  # cells of the gauge
 
@@ -181,7 +181,7 @@ def tokens(front: Front, argument: str) -> None:
 
 def _too_far(back: int, there: int, done: str) -> UsageError:
     if there == 0:
-        return UsageError(f"nothing was {done} yet", hint="Write a message first.")
+        return UsageError(f"nothing was {done} in this conversation", hint="Write a message first.")
     return UsageError(f"{back} is too far back: {there} were {done}", hint="1 is the last.")
 
 

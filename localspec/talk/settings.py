@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localspec.cli.diagnostics import one_line
-from localspec.cli.repl.chat import Chat
 from localspec.errors import LocalspecError, UsageError
 from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, ignored, request
 from localspec.options.option import OFF, ON
 from localspec.options.suggest import did_you_mean
 from localspec.options.tables.groups import CONFIG, HUB, SAMPLING, SPEC, TEXT
+from localspec.talk.chat import Chat
+from localspec.text.printable import one_line
 
 if TYPE_CHECKING:
     from localspec.loading import EngineOptions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from localspec.cli.layout import flow, table
 from localspec.report import speed
+from localspec.text.layout import flow, table
 from localspec.types import Exact, Finished, SourceStats, SpecStats
 
 

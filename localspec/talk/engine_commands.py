@@ -6,17 +6,17 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.cli.layout import columns, table
-from localspec.cli.repl import settings
-from localspec.cli.repl.chat import Chat
-from localspec.cli.repl.front import Front
-from localspec.cli.repl.standing import DRAFT_MODEL, guessers
-from localspec.cli.repl.totals import statistics
 from localspec.errors import UsageError
 from localspec.hub import is_repo
 from localspec.hub.shelf import DEMO, located
 from localspec.options import GENERATION_OPTIONS, Option, spec_params
 from localspec.options.tables.groups import SPEC
+from localspec.talk import settings
+from localspec.talk.chat import Chat
+from localspec.talk.front import Front
+from localspec.talk.standing import DRAFT_MODEL, guessers
+from localspec.talk.totals import statistics
+from localspec.text.layout import table
 from localspec.types import SpecParams
 
 #: Ways to name an option of speculation that leave out what all of them begin with.
@@ -54,7 +54,7 @@ def params(front: Front, argument: str) -> None:
 def stats(front: Front, argument: str) -> None:
     chat = front.chat
     exact = chat.engine.info.exact
-    front.say(statistics(chat.last, chat.seed, chat.totals, chat.standings(), columns(), exact))
+    front.say(statistics(chat.last, chat.seed, chat.totals, chat.standings(), front.columns, exact))
 
 
 def spec(front: Front, argument: str) -> None:
@@ -74,7 +74,9 @@ def spec(front: Front, argument: str) -> None:
             f"/spec {name:.40} is not known or not complete", hint="Use /spec auto, fixed, off or n-max 5."
         )
     front.say(
-        "\n".join([_speculation(chat, changed=bool(name)), *table(chat.standings(), columns(), left=LEFT, indent=2)])
+        "\n".join(
+            [_speculation(chat, changed=bool(name)), *table(chat.standings(), front.columns, left=LEFT, indent=2)]
+        )
     )
 
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal
 
-from localspec.cli.layout import columns, flow, table
-from localspec.cli.repl import engine_commands as engine
-from localspec.cli.repl import settings
-from localspec.cli.repl import talk_commands as talk
-from localspec.cli.repl.front import Front
-from localspec.cli.repl.keys import INTRODUCTION, KEYS, KEYS_IN_BRIEF, REST
 from localspec.errors import UsageError
 from localspec.options import Option
 from localspec.options.suggest import closest
+from localspec.talk import engine_commands as engine
+from localspec.talk import settings
+from localspec.talk import talk_commands as talk
+from localspec.talk.front import Front
+from localspec.text.layout import flow, table
 
 #: The topic of /help that is no command.
 ABOUT_KEYS = "keys"
@@ -52,13 +51,13 @@ class Group:
 
 
 def _help(front: Front, argument: str) -> None:
-    topic, width = argument.removeprefix("/"), columns()
+    topic, width = argument.removeprefix("/"), front.columns
     group = next((one for one in GROUPS if one.name == topic), None)
     setting = settings.named(topic, settings.settable(front.chat.values))
     if not topic:
-        lines = _overview(width)
+        lines = _overview(front.keys_in_brief, width)
     elif topic == ABOUT_KEYS:
-        lines = table(KEYS, width, left=LEFT)
+        lines = table(front.keys, width, left=LEFT)
     elif group is not None:
         lines = table(((one.usage, one.help) for one in group.commands), width, left=LEFT)
     elif setting is not None and topic not in names():
@@ -74,10 +73,10 @@ def _explained(command: Command) -> str:
     return f"{command.usage}{also}: {command.help}"
 
 
-def _overview(width: int) -> list[str]:
+def _overview(keys: Iterable[str], width: int) -> list[str]:
     """All commands, on a small screen too."""
     rows = {group.name: [f"/{one.name} {one.brief}" for one in group.commands] for group in GROUPS}
-    rows[ABOUT_KEYS] = [*KEYS_IN_BRIEF]
+    rows[ABOUT_KEYS] = [*keys]
     lines = [line for name, parts in rows.items() for line in flow(f"{name:<10}", parts, width)]
     return [*lines, *wrap("/help undo, /help files or /help keys says more of it", width)]
 
@@ -96,7 +95,7 @@ TALK = (
         "undo",
         "[N]",
         "takes back",
-        "Takes back the attached files, or else the last question and its answer; with N, so many questions.",
+        "Takes back the attached files, or else the last question and its answer, or N; arrow up finds the text.",
         talk.undo,
     ),
     Command("clear", "", "begins anew", "Starts a new conversation; the system message stays.", talk.clear, ("new",)),
@@ -254,14 +253,3 @@ def find(name: str, argument: str = "", options: Iterable[Option] = ()) -> Comma
     best = closest(name, names(), alike=0.7)
     guess = f"Did you mean /{best}?" if best else "/help lists the commands."
     raise UsageError(f"there is no command /{name:.40}", hint=f"{guess} {message}")
-
-
-def reference() -> str:
-    """The page about the chat, as Markdown: commands and keys as they are registered."""
-    rows = ["| command | also | meaning |", "| --- | --- | --- |"]
-    for one in COMMANDS:
-        usage = one.usage.replace("|", "\\|")
-        also = ", ".join(f"`/{alias}`" for alias in one.aliases)
-        rows.append(f"| `{usage}` | {also} | {one.help} |")
-    keys = ["| key | meaning |", "| --- | --- |", *(f"| {key} | {meaning} |" for key, meaning in KEYS)]
-    return "\n".join([INTRODUCTION, "", "## Commands", "", *rows, "", "## Keys", "", *keys, "", REST])

@@ -12,11 +12,11 @@ from localspec.chat.conversation import Turn as PastTurn
 from localspec.chat.notices import notices
 from localspec.chat.reasoning import Reasoning, reasoning_of
 from localspec.chat.window import Fitted, fit, room_for_prompt
-from localspec.cli.repl.attach import Attachment, with_attachments
-from localspec.cli.repl.standing import Remarks, standings
-from localspec.cli.repl.totals import Totals
 from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
+from localspec.talk.attach import Attachment, with_attachments
+from localspec.talk.standing import Remarks, standings
+from localspec.talk.totals import Totals
 from localspec.text.thinking import Piece, ThinkingSplitter
 from localspec.types import (
     EngineInfo,
@@ -141,13 +141,13 @@ class Chat:
 
     def regenerate(self) -> Turn:
         """Asks the last question again. After an answer a fixed seed moves on by one, or the same text would come.
-        Raises `UsageError` if nothing was asked yet.
+        Raises `UsageError` if there is none.
         """
         if self.unanswered is not None:
             return self._start(*self.unanswered)
         question = self.conversation.last_question()
         if question is None:
-            raise UsageError("nothing was asked yet", hint="Write a message first.")
+            raise UsageError("this conversation has no question", hint="Write a message first.")
         self._again += 1
         return self._start(question, 1, ())
 

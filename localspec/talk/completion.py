@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.cli.repl import commands, settings
-from localspec.cli.repl.chat import Chat
-from localspec.cli.repl.engine_commands import MODES, SPEC_KEYS
 from localspec.errors import UsageError
 from localspec.hub.shelf import DEMO
+from localspec.talk import commands, settings
+from localspec.talk.chat import Chat
+from localspec.talk.engine_commands import MODES, SPEC_KEYS
 
 MOST = 200
 SPEC_WORDS = ("on", *MODES, "type", *SPEC_KEYS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from localspec.cli.repl.chat import Chat, Turn
 from localspec.errors import ExitCode
+from localspec.talk.chat import Chat, Turn
 
 
 class Leave(Exception):
@@ -50,6 +51,18 @@ class Front(Protocol):
 
     @property
     def terminal(self) -> Terminal: ...
+
+    @property
+    def columns(self) -> int:
+        """How wide lines may be that are said."""
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """What keys do: name and meaning."""
+
+    @property
+    def keys_in_brief(self) -> Sequence[str]:
+        """The same in a few words each, without what few people need."""
 
     def say(self, text: str) -> None:
         """Lines for the user; control characters in them are made harmless."""
