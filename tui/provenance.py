@@ -73,7 +73,10 @@ class TokenText(RowsView):
     # -- layout
 
     def on_resize(self) -> None:
-        self._lay_out()
+        if self.columns != self._laid.width:
+            self._lay_out()
+        else:
+            self._reveal()
 
     def _lay_out(self) -> None:
         self._laid = TokenLines(self.columns, depths=self._depths)
@@ -118,10 +121,13 @@ class TokenText(RowsView):
         self.cursor = min(max(place, 0), max(last, 0))
         for line in {self._laid.line_of(before), self._laid.line_of(self.cursor)}:
             self.refresh_lines(line)
+        self._reveal()
+        self.post_message(self.Moved())
+
+    def _reveal(self) -> None:
         line = self._laid.line_of(self.cursor)
         # By force: that there is something to scroll is known only after the next layout.
         self.scroll_to_region(Region(0, line, 1, 1), animate=False, immediate=True, force=True)
-        self.post_message(self.Moved())
 
     def _go(self, place: int) -> None:
         """Somebody moves the cursor: it stays there, unless that is the end of what has come."""
@@ -165,11 +171,7 @@ class Provenance(Vertical):
     BORDER_TITLE = "Where the tokens came from"
     DEFAULT_CSS = """
     Provenance {
-        #legend, #token {
-            height: auto;
-        }
         #token {
-            min-height: 3;
             border-top: solid $border-blurred;
         }
         TokenText {
@@ -201,21 +203,29 @@ class Provenance(Vertical):
     def _describe(self) -> None:
         if width := self.scrollable_content_region.width:
             text = self.query_one(TokenText)
-            self.query_one("#legend", _Lines).show(legend(self._trace, width))
-            self.query_one("#token", _Lines).show(detail(text.token, text.cursor, len(self._trace.tokens), width))
+            self.query_one("#legend", _Lines).show(legend(self._trace, width), width)
+            told = detail(text.token, text.cursor, len(self._trace.tokens), width)
+            self.query_one("#token", _Lines).show(told, width)
 
 
 class _Lines(Static):
-    """Lines of text; the screen is laid out only when they need another height."""
+    """Lines of text. It grows with them and stays as high as it was, since another height lays out the screen."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, markup=False)
-        self._shown: Content | None = None
+        self._shown = Content.empty()
+        self._least = (0, 0)  # for this width, this height
 
-    def show(self, content: Content) -> None:
-        old, self._shown = self._shown, content
-        if old is None or not content.is_same(old):
-            self.update(content, layout=content.get_height({}, self.size.width or 1) != self.size.height)
+    def show(self, content: Content, width: int) -> None:
+        """Lines that are ``width`` cells wide at most."""
+        least = self._least[1] if self._least[0] == width else 1
+        height = max(content.get_height({}, width), least)
+        if self._least != (width, height):
+            self._least = (width, height)
+            self.styles.height = height + self.gutter.height
+        if not content.is_same(self._shown):
+            self._shown = content
+            self.update(content, layout=False)
 
 
 def legend(trace: AnswerTrace, width: int) -> Content:

@@ -41,7 +41,7 @@ class TokenLines:
 
     def __init__(self, width: int, *, depths: bool = False) -> None:
         self.tokens: list[Shown] = []
-        self._width = width
+        self.width = width
         self._depths = depths
         self._starts = [0]  # first token of each line
         self._used = 0  # cells of the last line
@@ -52,7 +52,7 @@ class TokenLines:
         """Appends tokens; ``marks`` are signs by drafter."""
         for token in tokens:
             shown = self._shown(token, marks)
-            if self.tokens and (self._ended or self._used + shown.cells > self._width):
+            if self.tokens and (self._ended or self._used + shown.cells > self.width):
                 self._starts.append(len(self.tokens))
                 self._used = 0
             self.tokens.append(shown)
@@ -63,7 +63,7 @@ class TokenLines:
         decoded = self._decoder.decode(token.piece)
         text = spelled(decoded, keep=" ") or (PART if token.piece else "∅")
         mark = self._mark(token, marks)
-        text = cut(text, max(self._width - cell_len(mark), 1))
+        text = cut(text, max(self.width - cell_len(mark), 1))
         rest = text.lstrip(" ") or text  # so that the mark stands at the word and not at the one before
         blank = text[: len(text) - len(rest)]
         return Shown(blank, mark, rest, cell_len(mark) + cell_len(text), token.source, token.depth)

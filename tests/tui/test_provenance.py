@@ -173,6 +173,22 @@ def test_guesses_are_underlined_and_others_are_not() -> None:
     run(view, scenario)
 
 
+@pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "ansi-light"])
+def test_guesses_are_underlined_in_every_theme(theme: str) -> None:
+    view, trace = Provenance(), AnswerTrace()
+    names = ["one", "two", "three", "four", "five", "six", "seven"]
+    trace.hear(Tokens(1, "", (OWN, *(guess(name.encode(), 9, name) for name in names)), None))
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        pilot.app.theme = theme
+        view.show(finish(trace))
+        await pilot.pause()
+        underlined = {one.text for one in text_of(view).render_line(0) if one.style and one.style.underline}
+        assert underlined == set(names)
+
+    run(view, scenario, size=(60, 20))
+
+
 def test_a_click_puts_the_cursor_there() -> None:
     view, trace = Provenance(), finish(example(200))
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
@@ -8,6 +10,7 @@ from localspec.talk.trace import AnswerTrace
 from localspec.tui.stats import StatsPanel
 from localspec.tui.stats_lines import stats_lines
 from localspec.types import SourceStats, SpecStats, StepStats, Tokens
+from tests.talk.test_trace import events_of
 from tests.tui.hosts import run, screen_lines
 from tests.tui.traces import example
 
@@ -107,6 +110,20 @@ def test_the_tree_makes_use_of_the_height() -> None:
     low, high = plain(trace), plain(trace, height=100)
     assert len(high) >= len(low)
     assert sum(" rival" in line or "␣rival" in line for line in high) == step.stats.draft_n // 2
+
+
+def test_what_a_real_engine_verified_is_drawn_at_every_step() -> None:
+    trace, drawn = AnswerTrace(), 0
+    for event in events_of(n=40):
+        trace.hear(event)
+        lines = plain(trace, height=100)
+        if (step := trace.last_draft) is not None:
+            signs = Counter(line.lstrip("│├")[0] for line in after(lines, "Last guesses")[1:] if line.lstrip("│├"))
+            assert signs["✓"] == step.stats.accepted
+            assert signs["✗"] == step.stats.draft_n - step.stats.accepted
+            assert signs["•"] == 2  # one in the legend
+            drawn += 1
+    assert drawn > 5
 
 
 @pytest.mark.parametrize("size", [(50, 60), (36, 60)])
