@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from localspec.chat.conversation import Conversation
-from localspec.cli.diagnostics import tell
+from localspec.chat.store import Session, Store
+from localspec.cli.diagnostics import note, tell
 from localspec.cli.output import Output
 from localspec.cli.repl.engines import LoadedEngines
 from localspec.cli.repl.history import History, history_file
@@ -21,9 +24,11 @@ from localspec.cli.session import Progress
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
 from localspec.options import Values
+from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.completion import completions
 from localspec.talk.front import Terminal
+from localspec.talk.session_commands import going_on
 from localspec.talk.standing import guessers
 from localspec.text.printable import one_line
 from localspec.types import EngineInfo
@@ -44,17 +49,66 @@ def chat(values: Values) -> int:
         raise UsageError(
             f"there is no terminal to chat at and {_what_is_missing(values)}", hint="Use -p TEXT, or pipe a message in."
         )
+    goes_on = converses and not values["single_turn"]
+    store = Store() if goes_on and _saves(values, at_terminal) else None
+    session = _wanted(values, store)
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
     screen = _screen() if at_terminal and not dumb else None
     with keys_are_kept(screen) as keyboard, LoadedEngines(values, Progress(shows=not dumb)) as engines:
         talk = Chat(engines, values, Conversation(values["system"]), typed=values["typed"])
-        terminal = _terminal(output, screen, keyboard, talk, History(history_file() if at_terminal else None))
-        repl = Repl(talk, terminal, View(output, values, plain=dumb))
-        if converses and not values["single_turn"]:
-            tell(banner(engines.current.info))
+        book = None if store is None else SessionBook(talk, store)
+        terminal = _terminal(output, screen, keyboard, talk, book, History(history_file() if at_terminal else None))
+        repl = Repl(talk, terminal, View(output, values, plain=dumb), book)
+        if not goes_on:
+            return repl.once(first)
+        tell(banner(engines.current.info))
+        if book is None:
             return repl.run(first)
-        return repl.once(first)
+        if session is not None:
+            repl.say(going_on(book, session))
+        with _saved_at_the_end(book):
+            return repl.run(first)
+
+
+def _saves(values: Values, at_terminal: bool) -> bool:
+    """A conversation over pipes is saved if it goes on with a saved one."""
+    return (at_terminal and values["save_session"]) or values["resume"] or values["session"] is not None
+
+
+def _wanted(values: Values, store: Store | None) -> Session | None:
+    """The session that is asked for; that there is none is known before a model is loaded.
+
+    Raises:
+        UsageError: there is none, or this is no conversation.
+        StoreError: sessions cannot be read.
+    """
+    name = values["session"]
+    if name is None and not values["resume"]:
+        return None
+    if store is None:
+        flag = "--resume" if name is None else "--session"
+        raise UsageError(f"{flag} is given, but this is a single question", hint="Chat at a terminal, without -st.")
+    if name is not None:
+        return store.find(name)
+    latest = store.latest()
+    if latest is None:
+        raise UsageError("no conversation is saved yet", hint="Leave out --resume.")
+    return latest
+
+
+@contextmanager
+def _saved_at_the_end(book: SessionBook) -> Iterator[None]:
+    """What could not be saved before is tried a last time."""
+    try:
+        yield
+    finally:
+        saved = book.save()
+        for line in book.news():
+            note(line)
+        if not saved:
+            note("the end of this conversation is not saved")
+        book.store.close()
 
 
 def _what_is_missing(values: Values) -> str:
@@ -69,14 +123,18 @@ def _screen() -> TextIO | None:
     return next((stream for stream in (sys.stdout, sys.stderr) if stream is not None and stream.isatty()), None)
 
 
-def _terminal(output: Output, screen: TextIO | None, keyboard: Keyboard, talk: Chat, history: History) -> Terminal:
+def _terminal(
+    output: Output, screen: TextIO | None, keyboard: Keyboard, talk: Chat, book: SessionBook | None, history: History
+) -> Terminal:
     """Editing where the terminal can, lines where it cannot."""
     multiline = talk.values["multiline_input"]
     if screen is None:
         return PlainTerminal(output, keyboard, history, multiline=multiline)
     from localspec.cli.repl.prompt import PromptTerminal
 
-    return PromptTerminal(output, screen, keyboard, history, lambda text: completions(text, talk), multiline=multiline)
+    return PromptTerminal(
+        output, screen, keyboard, history, lambda text: completions(text, talk, book), multiline=multiline
+    )
 
 
 def banner(info: EngineInfo) -> str:
