@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from localspec.chat.conversation import Conversation
-from localspec.chat.store import Session, Store
-from localspec.cli.diagnostics import note, tell
+from localspec.chat.store import Store
+from localspec.cli.diagnostics import tell
 from localspec.cli.output import Output
 from localspec.cli.repl.engines import LoadedEngines
 from localspec.cli.repl.history import History, history_file
@@ -20,6 +18,7 @@ from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.plain import PlainTerminal
 from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
+from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
@@ -50,8 +49,8 @@ def chat(values: Values) -> int:
             f"there is no terminal to chat at and {_what_is_missing(values)}", hint="Use -p TEXT, or pipe a message in."
         )
     goes_on = converses and not values["single_turn"]
-    store = Store() if goes_on and _saves(values, at_terminal) else None
-    session = _wanted(values, store)
+    store = Store() if goes_on and saves(values, at_terminal=at_terminal) else None
+    session = wanted(values, store)
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
     screen = _screen() if at_terminal and not dumb else None
@@ -67,48 +66,8 @@ def chat(values: Values) -> int:
             return repl.run(first)
         if session is not None:
             repl.say(going_on(book, session))
-        with _saved_at_the_end(book):
+        with saved_at_the_end(book):
             return repl.run(first)
-
-
-def _saves(values: Values, at_terminal: bool) -> bool:
-    """A conversation over pipes is saved if it goes on with a saved one."""
-    return (at_terminal and values["save_session"]) or values["resume"] or values["session"] is not None
-
-
-def _wanted(values: Values, store: Store | None) -> Session | None:
-    """The session that is asked for; that there is none is known before a model is loaded.
-
-    Raises:
-        UsageError: there is none, or this is no conversation.
-        StoreError: sessions cannot be read.
-    """
-    name = values["session"]
-    if name is None and not values["resume"]:
-        return None
-    if store is None:
-        flag = "--resume" if name is None else "--session"
-        raise UsageError(f"{flag} is given, but this is a single question", hint="Chat at a terminal, without -st.")
-    if name is not None:
-        return store.find(name)
-    latest = store.latest()
-    if latest is None:
-        raise UsageError("no conversation is saved yet", hint="Leave out --resume.")
-    return latest
-
-
-@contextmanager
-def _saved_at_the_end(book: SessionBook) -> Iterator[None]:
-    """What could not be saved before is tried a last time."""
-    try:
-        yield
-    finally:
-        saved = book.save()
-        for line in book.news():
-            note(line)
-        if not saved:
-            note("the end of this conversation is not saved")
-        book.store.close()
 
 
 def _what_is_missing(values: Values) -> str:

@@ -154,6 +154,15 @@ FILES = (
         talk.export_,
         completes="path",
     ),
+    Command(
+        "import",
+        "FILE",
+        "from others",
+        "Saves the conversations of a file here, with their branches: what llama.cpp's web UI exports, or a list of"
+        " messages in JSON.",
+        saved.import_,
+        completes="path",
+    ),
 )
 
 SESSIONS = (
@@ -167,7 +176,7 @@ SESSIONS = (
     Command(
         "session",
         "[NAME]",
-        "goes on with one",
+        "opens one",
         "Goes on with a saved conversation, by its title or id or the beginning of one; this one stays saved.",
         saved.session,
         completes="session",
@@ -176,7 +185,7 @@ SESSIONS = (
     Command(
         "siblings",
         "[N]",
-        "other versions",
+        "versions",
         "Lists what /edit and /regen have left of the last exchange, or of the N-th last: its other versions.",
         saved.siblings,
     ),
@@ -194,15 +203,6 @@ SESSIONS = (
         "Deletes a saved conversation; undo brings the last one back, purge removes all that are deleted, for good.",
         saved.delete,
         completes="session",
-    ),
-    Command(
-        "import",
-        "FILE",
-        "from other programs",
-        "Saves the conversations of a file here, with their branches: what llama.cpp's web UI exports, or a list of"
-        " messages in JSON.",
-        saved.import_,
-        completes="path",
     ),
 )
 
@@ -226,7 +226,7 @@ MODELS = (
     Command(
         "spec",
         "[on|off|auto|fixed|type LIST|KEY VALUE]",
-        "what is guessed ahead",
+        "what is guessed",
         "Shows or changes what is guessed ahead, and how much. KEY is one of"
         f" {', '.join(engine.SPEC_KEYS)}; for example /spec n-max 5.",
         engine.spec,

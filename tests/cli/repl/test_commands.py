@@ -10,6 +10,7 @@ import pytest
 
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
+from localspec.cli.repl import keys, loop
 from localspec.errors import EngineDied, ModelLoadError, UsageError
 from localspec.options import GENERATION_OPTIONS
 from localspec.options.tables.groups import SPEC
@@ -37,17 +38,17 @@ def test_names_and_aliases_are_unique_and_explained() -> None:
     assert len(commands.names()) == len(set(commands.names()))
     for command in commands.COMMANDS:
         assert command.help.endswith(".")
-        assert f"`/{command.name}" in commands.reference()
+        assert f"`/{command.name}" in keys.reference()
 
 
 def test_the_page_about_the_chat_is_fresh() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "chat.md"
-    assert page.read_text("utf-8").endswith(f"\n\n{commands.reference()}\n")
+    assert page.read_text("utf-8").endswith(f"\n\n{keys.reference()}\n")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_help_fits_a_terminal_of_20_rows(capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr(commands, "columns", lambda: width)
+    monkeypatch.setattr(loop, "columns", lambda: width)
     said = take(chat(), capsys, "/help")
     assert all(f"/{command.name} {command.brief}" in said for command in commands.COMMANDS)
     assert max(map(len, said.splitlines())) <= width
@@ -55,7 +56,7 @@ def test_help_fits_a_terminal_of_20_rows(capsys: Said, monkeypatch: pytest.Monke
 
 
 def test_help_explains_a_command_a_group_and_the_keys(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "columns", lambda: 60)
+    monkeypatch.setattr(loop, "columns", lambda: 60)
     assert take(chat(), capsys, "/help quit").startswith("/exit (also /quit, /bye): Leaves.")
     for topic in commands.topics():
         lines = take(chat(), capsys, f"/help {topic}").splitlines()
