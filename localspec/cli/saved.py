@@ -13,7 +13,7 @@ from localspec.talk.book import SessionBook
 
 
 def saves(values: Values, *, at_terminal: bool) -> bool:
-    """A conversation at a terminal is saved unless that is not wanted, one over pipes if it goes on with a saved one."""
+    """At a terminal a conversation is saved unless that is not wanted, over pipes if it goes on with a saved one."""
     return (at_terminal and values["save_session"]) or values["resume"] or values["session"] is not None
 
 
