@@ -10,6 +10,7 @@ from typing import Any
 
 from localspec.chat.conversation import Conversation, Turn
 from localspec.chat.store import Entry, MessageTree, Session, Store, new_id, now, title_of
+from localspec.chat.store.texts import as_json, from_json
 from localspec.errors import StoreError
 from localspec.talk import settings
 from localspec.talk.attach import own_words
@@ -282,9 +283,5 @@ def _stats(finished: Finished | None) -> dict[str, Any]:
     """How an answer went, for a program to read; empty for one that broke off."""
     if finished is None:
         return {}
-    return {
-        "reason": finished.reason,
-        "tokens": len(finished.ids),
-        "timings": asdict(finished.timings),
-        "speculation": asdict(finished.stats),
-    }
+    figures = {"timings": asdict(finished.timings), "speculation": asdict(finished.stats)}
+    return {"reason": finished.reason, "tokens": len(finished.ids), **from_json(as_json(figures))}  # as it is read back

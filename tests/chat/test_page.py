@@ -79,7 +79,7 @@ def test_thinking_is_folded_and_a_broken_answer_marked() -> None:
     conversation.add("assistant", "so", thinking="hm <b>", stopped=True)
     seen = Page(export(conversation, "html"))
     assert seen.tags.count("details") == 1
-    assert seen.texts["p"] == ["hm <b>", "so", "(stopped)"]
+    assert seen.texts["p"] == ["why?", "hm <b>", "so", "(stopped)"]
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ def test_titles_are_searched_too(store: Store) -> None:
 def test_signs_and_languages_without_spaces_are_found_as_they_are(store: Store, text: str) -> None:
     told(store, "t", f"before{text}after and 我说中文很好, 日本語")
     (hit,) = store.search(text)
-    assert hit.snippet.text[slice(*hit.snippet.marks[0])] == text
+    assert hit.snippet.text[slice(*hit.snippet.marks[0])].startswith(text)  # a word that begins so is marked whole
 
 
 OPERATORS = ['"', '"a', "a AND", "OR", "NOT a", "a*", "(", "a)", "content:a", "NEAR(a b)", "^a", "-a", "a + b", "'"]

@@ -94,8 +94,8 @@ def test_branches_of_the_web_ui_are_kept(tmp_path: Path, form: str) -> None:
     assert paths(one) == {"why? / first / next", "why? / second", "why not? / third"}
     assert (one.session.title, one.session.system, one.lost) == ("A talk", "Be brief.", 0)
     assert (one.session.created, one.session.updated) == (
-        "2025-12-09T10:17:14.078+00:00",
-        "2025-12-09T10:17:15.078+00:00",
+        "2025-12-09T10:17:14.078000+00:00",
+        "2025-12-09T10:17:15.078000+00:00",
     )
     entries = {entry.content: entry for entry in one.entries}
     first = entries["first"]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -134,8 +134,11 @@ def test_a_system_message_is_saved_with_the_session(store: Store) -> None:
 def test_regenerated_answers_and_edited_questions_stand_beside_the_old_ones(store: Store) -> None:
     one = short(temp=0.8, seed=3)
     book = SessionBook(one, store)
-    for turn in (one.ask("a"), one.regenerate(), one.ask("b"), one.ask("c", replacing=2), one.regenerate()):
-        run(turn)
+    run(one.ask("a"))
+    run(one.regenerate())
+    run(one.ask("b"))
+    run(one.ask("c", replacing=2))
+    run(one.regenerate())
     tree = store.tree(book.session.id)
     assert [entry.content for entry in tree.below(None)] == ["a", "c"]
     first, second = (tree.below(entry.id) for entry in tree.below(None))
@@ -346,8 +349,9 @@ def test_what_cannot_be_saved_waits_and_is_told_once(store: Store, monkeypatch: 
     book = SessionBook(one, store)
     run(one.ask("a"))
     with full(monkeypatch):
-        for turn in (one.ask("b"), one.regenerate(), one.ask("c")):
-            run(turn)
+        run(one.ask("b"))
+        run(one.regenerate())
+        run(one.ask("c"))
         book.keep_draft("d")
         (line,) = book.news()
         assert "database or disk is full. The conversation is kept in memory" in line
@@ -406,7 +410,7 @@ class Evening(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.patch = pytest.MonkeyPatch()
+        self.disk = ExitStack()
         self.store = Store(Path(self.folder.name) / "sessions.db")
         self.full = False
         self.said: set[tuple[str, ...]] = set()
@@ -418,7 +422,7 @@ class Evening(RuleBasedStateMachine):
         self.said.add(())
 
     def teardown(self) -> None:
-        self.patch.undo()
+        self.disk.close()
         self.store.close()
         self.folder.cleanup()
 
@@ -454,11 +458,9 @@ class Evening(RuleBasedStateMachine):
     def the_disk_is_full(self) -> None:
         self.full = not self.full
         if self.full:
-            context = full(self.patch)
-            context.__enter__()
-            self.context = context
+            self.disk.enter_context(full(pytest.MonkeyPatch()))
         else:
-            self.context.__exit__(None, None, None)
+            self.disk.close()
             assert self.book.save()
 
     @precondition(lambda self: not self.full and self.store.sessions())

@@ -84,8 +84,8 @@ def now() -> str:
 
 
 def timestamp(moment: datetime) -> str:
-    """UTC in ISO 8601, to the millisecond, so that texts sort as the times do."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    """UTC in ISO 8601, to the microsecond, so that texts sort as the times do."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def title_of(question: str) -> str:

@@ -117,7 +117,8 @@ def test_an_edit_can_be_given_up(capsys: Said, answer: str | BaseException) -> N
 
 @pytest.mark.parametrize("line", ["/edit", "/regen", "/copy"])
 def test_nothing_was_asked_yet(capsys: Said, line: str) -> None:
-    assert "yet. Write a message first." in take(chat(), capsys, line)
+    assert "conversation" in (said := take(chat(), capsys, line))
+    assert said.endswith(". Write a message first.\n")
 
 
 def test_undo_takes_back_files_first_then_exchanges(capsys: Said) -> None:
@@ -612,7 +613,7 @@ def test_names_that_are_no_names_are_one_line(capsys: Said, line: str) -> None:
 @pytest.mark.parametrize(
     ("before", "offers"),
     [
-        ("/re", ["read", "regen", "regenerate", "reasoning"]),
+        ("/re", ["read", "regen", "regenerate", "reasoning", "rename"]),
         ("/set tem", ["temp"]),
         ("/set ignore-eos o", ["on", "off"]),
         ("/set flash-attn a", ["auto"]),
