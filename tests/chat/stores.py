@@ -34,12 +34,12 @@ def told(store: Store, title: str, *texts: str) -> Session:
     return found
 
 
-def connections(monkeypatch: pytest.MonkeyPatch, change: Callable[[sqlite3.Connection], None]) -> None:
+def connections(monkeypatch: pytest.MonkeyPatch, change: Callable[[sqlite3.Connection], object]) -> None:
     """Every connection is changed as soon as it is made."""
     connect = sqlite3.connect
 
     def changed(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **options)
+        connection: sqlite3.Connection = connect(*arguments, **options)
         change(connection)
         return connection
 

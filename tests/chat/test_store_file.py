@@ -120,7 +120,7 @@ def test_a_place_that_can_be_no_file(tmp_path: Path) -> None:
 
 def test_a_lock_held_by_another_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(path)
-    connections(monkeypatch, lambda one: one.execute("PRAGMA busy_timeout = 0") and None)
+    connections(monkeypatch, lambda one: one.execute("PRAGMA busy_timeout = 0"))
     session = told(store, "t", "a")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings as how
@@ -33,8 +34,8 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "sessions.db")
 
 
-def short(**changes: object) -> Chat:
-    return chat(**{"n_predict": 2, **changes})  # type: ignore[arg-type]
+def short(**changes: Any) -> Chat:
+    return chat(**{"n_predict": 2, **changes})
 
 
 def saved(store: Store, session: str) -> list[str]:
@@ -53,10 +54,8 @@ def the_session(store: Store) -> Session:
 def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A disk without room."""
 
-    @contextmanager
-    def refuse(_self: Database) -> Iterator[None]:
+    def refuse(_self: Database) -> NoReturn:
         raise StoreError("sessions.db cannot be written: database or disk is full", hint="Make room on that disk.")
-        yield
 
     with monkeypatch.context() as patched:
         patched.setattr(Database, "writing", refuse)
@@ -289,6 +288,7 @@ def test_a_question_without_answer_is_asked_again_after_a_crash(store: Store) ->
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any, NoReturn
 from localspec.chat.store import Store
 from localspec.talk.book import SessionBook
 from localspec.text.thinking import Piece
@@ -449,7 +449,7 @@ class Evening(RuleBasedStateMachine):
     def undo(self, most: int) -> None:
         self.chat.undo(most)
 
-    @precondition(lambda self: len(self.book.tree))
+    @precondition(lambda self: len(self.book.tree) > 0)
     @rule(data=st.data())
     def walk(self, data: st.DataObject) -> None:
         self.book.walk(data.draw(st.sampled_from([entry.id for entry in self.book.tree])))
