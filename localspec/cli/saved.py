@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 from localspec.chat.store import Session, Store
 from localspec.cli.diagnostics import note
@@ -43,13 +47,39 @@ def wanted(values: Values, store: Store | None) -> Session | None:
 
 @contextmanager
 def saved_at_the_end(book: SessionBook) -> Iterator[None]:
-    """What could not be saved before is tried a last time."""
+    """What came of an answer is saved if the terminal goes away; what could not be saved before is tried once more."""
+    with _hang_ups_wait():
+        try:
+            yield
+        finally:
+            saved = book.save()
+            for line in book.news():
+                note(line)
+            if not saved:
+                note("the end of this conversation is not saved")
+            book.store.close()
+
+
+class _HungUp(BaseException):
+    """The terminal is gone."""
+
+
+@contextmanager
+def _hang_ups_wait() -> Iterator[None]:
+    """SIGHUP ends this process as it would have, once everything here is left."""
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_IGN:  # nohup
+        yield
+        return
+    signal.signal(signal.SIGHUP, _hang_up)
     try:
         yield
+    except _HungUp:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGHUP)
     finally:
-        saved = book.save()
-        for line in book.news():
-            note(line)
-        if not saved:
-            note("the end of this conversation is not saved")
-        book.store.close()
+        signal.signal(signal.SIGHUP, before)
+
+
+def _hang_up(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise _HungUp

@@ -103,10 +103,12 @@ class SessionBook:
         command line. Returns lines that say what changed.
 
         Raises:
-            StoreError: it cannot be read; nothing has changed.
+            StoreError: it cannot be read, or is the one that cannot be written; nothing has changed.
         """
         with self._lock:
-            tree = self.store.tree(session.id)
+            if not self.save() and session.id == self.session.id:
+                raise StoreError("the end of this conversation is not saved yet", hint="Go on with it as it is.")
+            session, tree = self.store.session(session.id) or session, self.store.tree(session.id)
             self._flush_draft()
             self.session, self.tree, self._unwritten, self._begun = session, tree, [], True
             system, lines = settings.system_taken_over(self._chat, session.system)

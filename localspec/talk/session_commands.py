@@ -169,9 +169,9 @@ def _delete(front: Front, book: SessionBook, name: str) -> None:
     if not name:
         raise UsageError("the name of a conversation is missing", hint="/sessions lists them.")
     session = book.store.find(name)
+    book.store.delete(session.id)
     if session.id == book.session.id:
         front.chat.clear()
-    book.store.delete(session.id)
     front.say(f"deleted: {_titled(session)}; /delete {UNDO} brings it back, /delete {PURGE} ends it for good")
 
 

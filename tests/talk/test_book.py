@@ -368,6 +368,20 @@ def test_what_cannot_be_saved_waits_and_is_told_once(store: Store, monkeypatch: 
     assert the_session(store).draft == "d"
 
 
+def test_a_session_with_messages_that_wait_is_not_read_over_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = short()
+    book = SessionBook(one, store)
+    run(one.ask("a"))
+    before = the_session(store)
+    with full(monkeypatch):
+        run(one.ask("b"))
+        with pytest.raises(StoreError, match="is not saved yet"):
+            book.open(before)
+    assert contents(one)[::2] == ["a", "b"]
+    book.open(before)
+    assert contents(one)[::2] == ["a", "b"]
+
+
 def test_what_waits_belongs_to_the_session_it_was_said_in(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     one = short()
     book = SessionBook(one, store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.cli.support import run as command
 
 FAKE = "tests.cli.repl.fake_main"
 CHAT = ("chat", "-m", "large.gguf", "-s", "3", "-n", "3", "--ignore-eos")
+LONG = ("chat", "-m", "slow-large.gguf", "-s", "3", "-n", "3000", "--ignore-eos")
 Said = pytest.CaptureFixture[str]
 
 
@@ -220,8 +222,8 @@ def test_without_a_book_commands_say_how_to_have_one(capsys: Said) -> None:
 # The command
 
 
-def at_terminal(data: Path, *more: str) -> Terminal:
-    return Terminal(*CHAT, *more, module=FAKE, env={"XDG_DATA_HOME": str(data), "XDG_STATE_HOME": str(data)})
+def at_terminal(data: Path, *more: str, chat: tuple[str, ...] = CHAT) -> Terminal:
+    return Terminal(*chat, *more, module=FAKE, env={"XDG_DATA_HOME": str(data), "XDG_STATE_HOME": str(data)})
 
 
 def piped(data: Path, *more: str, stdin: bytes = b"") -> tuple[int, str]:
@@ -271,6 +273,24 @@ def test_a_kill_at_the_prompt_loses_nothing(tmp_path: Path, store: Store) -> Non
         terminal.process.kill()
         terminal.process.wait()
     assert len(store.tree(store.find("before").id)) == 2
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_what_came_of_an_answer_is_saved_if_the_chat_is_ended(
+    tmp_path: Path, store: Store, end: signal.Signals
+) -> None:
+    with at_terminal(tmp_path / "data", chat=LONG) as terminal:
+        terminal.prompt()
+        terminal.send(b"a question\r")
+        terminal.until(TAKEN)
+        terminal.until(b"k")
+        terminal.process.send_signal(end)
+        assert terminal.end()[0] == (143 if end is signal.SIGTERM else -signal.SIGHUP)
+    session = store.find("a question")
+    answer = store.tree(session.id).path(session.leaf)[-1].turn
+    assert answer.message.role == "assistant"
+    assert "k" in answer.message.content
+    assert answer.stopped
 
 
 def test_what_is_not_to_be_saved_is_not(tmp_path: Path, store: Store) -> None:
