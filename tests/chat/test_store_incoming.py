@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as how
+from hypothesis import strategies as st
 
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
@@ -46,6 +50,10 @@ TREE = [
     node("c", "assistant", "third", "q2"),
 ]
 HEAD = {"id": "c1", "name": "A talk", "lastModified": TIME + 1000, "currNode": "b"}
+
+
+KEYS = ("id", "convId", "type", "timestamp", "role", "content", "parent", "children", "extra", "thinking", "model")
+KEYS += ("timings", "currNode", "name", "lastModified", "messages", "conv", "table", "rows", "text", "stopped")
 
 
 def read(tmp_path: Path, content: object) -> tuple[Incoming, ...]:
@@ -194,6 +202,39 @@ def test_trees_that_are_none(tmp_path: Path) -> None:
     (one,) = read(tmp_path, {"conv": HEAD | {"currNode": "nobody", "lastModified": 1e99}, "messages": odd})
     assert {entry.content for entry in one.entries} == set("abcd")
     assert MessageTree(one.entries).path(one.session.leaf)
+
+
+def test_messages_of_one_name_are_all_kept(tmp_path: Path) -> None:
+    (one,) = read(
+        tmp_path, {"conv": HEAD, "messages": [node("q", "user", "a", None), node("q", "assistant", "b", "q")]}
+    )
+    assert paths(one) == {"a / b"}
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "user", "assistant", "q", "r", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=12,
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "system", "tool"]), "content": ODD},
+    optional={key: ODD for key in KEYS if key not in ("role", "content")},
+)
+
+
+@how(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(head=ODD, messages=st.lists(MESSAGE | ODD, max_size=4), form=st.integers(0, 4))
+def test_whatever_a_file_holds_it_is_read_or_refused(
+    tmp_path: Path, head: object, messages: list[object], form: int
+) -> None:
+    forms: list[object] = [{"conv": head, "messages": messages}, messages, {"messages": messages, "id": head}, head]
+    forms.append([{"table": "conversations", "rows": [head]}, {"table": "messages", "rows": messages}])
+    with suppress(UsageError):
+        for one in read(tmp_path, forms[form]):
+            tree = MessageTree(one.entries)
+            assert len(tree) == len(one.entries) > 0
+            assert tree.path(one.session.leaf)
+            assert all(entry.parent is None or entry.parent in tree for entry in one.entries)
 
 
 def test_a_deep_tree_is_read(tmp_path: Path) -> None:

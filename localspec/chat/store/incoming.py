@@ -136,7 +136,8 @@ def _of_tables(tables: list[Any]) -> list[tuple[Raw, list[Raw]]]:
 
 
 def _conversation(head: Raw, messages: list[Raw]) -> Incoming:
-    branches = all("id" in one for one in messages) and any(one.get(key) for one in messages for key in _TREE_KEYS)
+    named = len({str(one["id"]) for one in messages if "id" in one}) == len(messages)  # each by a name of its own
+    branches = named and any(one.get(key) for one in messages for key in _TREE_KEYS)
     reading = _Reading(str(head["id"]) if head.get("id") else new_id())
     reading.take(_in_order(messages) if branches else _in_line(messages))
     entries = tuple(reading.entries)
@@ -154,12 +155,9 @@ def _conversation(head: Raw, messages: list[Raw]) -> Incoming:
 
 
 def _in_line(messages: list[Raw]) -> Iterator[tuple[Raw, str | None, str]]:
-    """Messages one after the other, each with its parent's key and its own."""
-    before = None
+    """Messages one after the other, each with its parent's key and its own: its place."""
     for number, message in enumerate(messages):
-        key = str(message.get("id", number))
-        yield message, before, key
-        before = key
+        yield message, str(number - 1) if number else None, str(number)
 
 
 def _in_order(messages: list[Raw]) -> Iterator[tuple[Raw, str | None, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from localspec.chat.conversation import Turn
 from localspec.chat.store.database import Database
 from localspec.chat.store.entries import Entry, Hit, Session, now
-from localspec.chat.store.search import Marks, around, pattern_of, query_of
+from localspec.chat.store.search import like, places_of, places_of_words, query_of, snippet
 from localspec.chat.store.texts import as_json, from_json, restored, stored
 from localspec.chat.store.tree import MessageTree
 from localspec.errors import UsageError
@@ -157,34 +158,32 @@ class Store:
         """Titles with this text, then messages with all its words, the best first; the last word may be unfinished.
         Where no message has these words, those that hold the text as it is: signs, and languages without spaces.
         No text is an error."""
-        pattern = pattern_of(text)
-        if pattern == "%%":
+        pattern = like(text)
+        if not pattern:
             return ()
         titled = self._sessions("s.deleted IS NULL AND s.title LIKE ? ESCAPE '\\' ORDER BY s.updated DESC", pattern)
-        hits = [Hit(one, None, around(one.title, text)) for one in titled]
-        hits += self._by_words(text, limit) or self._by_text(text, pattern, limit)
+        hits = [Hit(one, None, snippet(one.title, places_of(text))) for one in titled]
+        hits += self._by_words(text, limit) or self._hits(
+            "m.content LIKE ? ESCAPE '\\' AND s.deleted IS NULL ORDER BY m.number DESC LIMIT ?",
+            (pattern, limit),
+            places_of(text),
+        )
         return tuple(hits[:limit])
 
     def _by_words(self, text: str, limit: int) -> list[Hit]:
-        query, marks = query_of(text), Marks()
-        if not query:
+        if not (query := query_of(text)):
             return []
-        snippet, around_it = marks.expression
-        rows = self._database.rows(
-            f"""SELECT {_SESSION}, m.id, {snippet} FROM words
-            JOIN messages m ON m.number = words.rowid JOIN sessions s ON s.id = m.session
-            WHERE words MATCH ? AND s.deleted IS NULL ORDER BY bm25(words), m.number DESC LIMIT ?""",
-            (*around_it, query, limit),
+        found = (
+            "m.number = words.rowid AND words MATCH ? AND s.deleted IS NULL ORDER BY words.rank, m.number DESC LIMIT ?"
         )
-        return [Hit(_session(row), row[-2], marks.snippet(row[-1])) for row in rows]
+        return self._hits(found, (query, limit), places_of_words(text), tables="words, messages m")
 
-    def _by_text(self, text: str, pattern: str, limit: int) -> list[Hit]:
-        rows = self._database.rows(
-            f"""SELECT {_SESSION}, m.id, m.content FROM messages m JOIN sessions s ON s.id = m.session
-            WHERE m.content LIKE ? ESCAPE '\\' AND s.deleted IS NULL ORDER BY m.number DESC LIMIT ?""",
-            (pattern, limit),
-        )
-        return [Hit(_session(row), row[-2], around(restored(row[-1]), text)) for row in rows]
+    def _hits(
+        self, where: str, parameters: tuple[object, ...], places: re.Pattern[str], tables: str = "messages m"
+    ) -> list[Hit]:
+        query = f"SELECT {_SESSION}, m.id, m.content FROM {tables} JOIN sessions s ON s.id = m.session WHERE {where}"
+        rows = self._database.rows(query, parameters)
+        return [Hit(_session(row), row[-2], snippet(restored(row[-1]), places)) for row in rows]
 
     # -- rows
 
