@@ -52,8 +52,10 @@ TREE = [
 HEAD = {"id": "c1", "name": "A talk", "lastModified": TIME + 1000, "currNode": "b"}
 
 
-KEYS = ("id", "convId", "type", "timestamp", "role", "content", "parent", "children", "extra", "thinking", "model")
-KEYS += ("timings", "currNode", "name", "lastModified", "messages", "conv", "table", "rows", "text", "stopped")
+KEYS = (
+    *("id", "convId", "type", "timestamp", "role", "content", "parent", "children", "extra", "thinking", "model"),
+    *("timings", "currNode", "name", "lastModified", "messages", "conv", "table", "rows", "text", "stopped"),
+)
 
 
 def read(tmp_path: Path, content: object) -> tuple[Incoming, ...]:

@@ -81,7 +81,7 @@ def test_sessions_finds_words_in_all_of_them(prompt: Prompt, store: Store) -> No
     said = prompt.take("/sessions apple").splitlines()
     assert said[0].endswith("  apple pie")
     assert said[1].endswith("  fruit")
-    assert sorted(said[2:]) == ["    an [*apple*] a day", "    no answer about *Apples*"]
+    assert sorted(said[2:]) == ["    an [*apple*] a day", "    no answer about *Apple*s"]
     assert prompt.take('/sessions "nothing') == 'nothing is found with "nothing\n'
 
 
