@@ -108,7 +108,7 @@ def siblings(front: Front, argument: str) -> None:
         return
     rows = [_version(number, one, here=number == current) for number, one in enumerate(versions)]
     which = f" {back}" if back > 1 else ""
-    front.say("\n".join([*rows, f"/sibling N{which} goes on with one of them"]))
+    front.say("\n".join([*rows, f"/sibling M{which} goes on with one of them"]))
 
 
 def _version(number: int, version: Version, *, here: bool) -> str:

@@ -126,7 +126,7 @@ def test_siblings_are_listed_and_walked(prompt: Prompt) -> None:
     lines = prompt.take("/siblings 2").splitlines()
     assert lines[0] == f"  1  one -> {first[1]}"
     assert lines[1].startswith("* 2  one -> ")
-    assert lines[2] == "/sibling N 2 goes on with one of them"
+    assert lines[2] == "/sibling M 2 goes on with one of them"
     assert prompt.take("/sibling 1 2").splitlines() == ["going on there: 1 exchange", "the last question was: one"]
     assert contents(prompt.chat) == first
     assert prompt.take("/sibling 2").splitlines() == ["going on there: 2 exchanges", "the last question was: two"]
