@@ -9,6 +9,7 @@ LocalspecError            1   anything the engine could not do
 ├── NetworkError          4   a hub or a server that does not answer as it should
 ├── OutOfMemory           6   weights, cache or buffers do not fit
 ├── SpeculationFault      7   speculation changes a text by more than rounding does
+├── StoreError            1   saved conversations that cannot be read or written
 └── EngineError           1   decoding failed
     ├── DecodeError       1   a forward pass returned an error code
     ├── Cancelled         1   a pass was given up because the request was cancelled
@@ -88,6 +89,10 @@ class OutOfMemory(LocalspecError):
 
 class SpeculationFault(LocalspecError):
     exit_code = ExitCode.FAULT
+
+
+class StoreError(LocalspecError):
+    pass
 
 
 class EngineError(LocalspecError):

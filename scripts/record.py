@@ -205,7 +205,7 @@ def record(acts: Sequence[Act], cast: TextIO, folder: Path) -> list[Played]:
     (folder / "rain.log").write_text(LOG)
     copy = Cast(pipe, cast, COLUMNS, ROWS)
     # Its own history of messages; settings of this machine stay out.
-    home = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    home = {name: str(folder) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
     command = ["env", "-C", str(folder), *(f"{key}={value}" for key, value in home.items()), "localspec", "chat"]
     played: list[Played] = []
     with Screen(command, COLUMNS, ROWS, "localspec chat", pipe) as screen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from localspec.types import Message
@@ -36,6 +36,15 @@ class Conversation:
         self._turns: list[Turn] = []
         for message in messages:
             self.add(message.role, message.content)
+
+    @classmethod
+    def of_turns(cls, system: str | None, turns: Iterable[Turn]) -> Conversation:
+        """A conversation of turns as they were. Raises as `add`."""
+        conversation = cls(system)
+        for turn in turns:
+            message = turn.message
+            conversation.add(message.role, message.content, thinking=turn.thinking, stopped=turn.stopped)
+        return conversation
 
     @property
     def messages(self) -> tuple[Message, ...]:

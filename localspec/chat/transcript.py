@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from localspec.chat.conversation import ROLES, Conversation, Turn
+from localspec.chat.page import page
 from localspec.errors import UsageError
 
 FORMAT = 1
 MAX_BYTES = 64 << 20
+Form = Literal["md", "json", "html"]
+#: What the ending of a file's name asks for.
+FORMS: dict[str, Form] = {".md": "md", ".markdown": "md", ".json": "json", ".html": "html", ".htm": "html"}
 _MARK = "localspec"
 
 
@@ -88,9 +92,21 @@ def load(path: str | Path) -> Saved:
     return Saved(conversation, settings)
 
 
-def export(conversation: Conversation, form: Literal["md", "json"]) -> str:
-    """The conversation for others: Markdown to read, or the list of messages that OpenAI's interface and its
-    many users take. Encodable as UTF-8 in any case.
+def form_of(path: Path) -> Form:
+    """What a file of this name should hold.
+
+    Raises:
+        UsageError: its ending says nothing.
+    """
+    form = FORMS.get(path.suffix.lower())
+    if form is None:
+        raise UsageError(f"{path} ends in neither .md nor .json nor .html", hint="The ending says what is written.")
+    return form
+
+
+def export(conversation: Conversation, form: Form, title: str = "Conversation") -> str:
+    """The conversation for others: Markdown to read, the list of messages that OpenAI's interface and its many users
+    take, or a page for a browser that calls it ``title``. Encodable as UTF-8 in any case.
 
     Raises:
         UsageError: another ``form``.
@@ -103,7 +119,9 @@ def export(conversation: Conversation, form: Literal["md", "json"]) -> str:
         parts += [_section(turn) for turn in conversation.turns]
         text = "".join(f"{part}\n\n" for part in parts).rstrip("\n") + "\n" if parts else ""
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    raise UsageError(f"there is no export format {form}", hint="Use md or json.")
+    if form == "html":
+        return page(conversation, title)
+    raise UsageError(f"there is no export format {form}", hint="Use md, json or html.")
 
 
 def write(path: str | Path, text: str, *, overwrite: bool = False) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from localspec.chat.conversation import Conversation
+from localspec.chat.store import Store
 from localspec.cli.diagnostics import tell
 from localspec.cli.output import Output
 from localspec.cli.repl.engines import LoadedEngines
@@ -17,13 +18,16 @@ from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.plain import PlainTerminal
 from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
+from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
 from localspec.options import Values
+from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.completion import completions
 from localspec.talk.front import Terminal
+from localspec.talk.session_commands import going_on
 from localspec.talk.standing import guessers
 from localspec.text.printable import one_line
 from localspec.types import EngineInfo
@@ -44,17 +48,26 @@ def chat(values: Values) -> int:
         raise UsageError(
             f"there is no terminal to chat at and {_what_is_missing(values)}", hint="Use -p TEXT, or pipe a message in."
         )
+    goes_on = converses and not values["single_turn"]
+    store = Store() if goes_on and saves(values, at_terminal=at_terminal) else None
+    session = wanted(values, store)
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
     screen = _screen() if at_terminal and not dumb else None
     with keys_are_kept(screen) as keyboard, LoadedEngines(values, Progress(shows=not dumb)) as engines:
         talk = Chat(engines, values, Conversation(values["system"]), typed=values["typed"])
-        terminal = _terminal(output, screen, keyboard, talk, History(history_file() if at_terminal else None))
-        repl = Repl(talk, terminal, View(output, values, plain=dumb))
-        if converses and not values["single_turn"]:
-            tell(banner(engines.current.info))
+        book = None if store is None else SessionBook(talk, store)
+        terminal = _terminal(output, screen, keyboard, talk, book, History(history_file() if at_terminal else None))
+        repl = Repl(talk, terminal, View(output, values, plain=dumb), book)
+        if not goes_on:
+            return repl.once(first)
+        tell(banner(engines.current.info))
+        if book is None:
             return repl.run(first)
-        return repl.once(first)
+        if session is not None:
+            repl.say(going_on(book, session))
+        with saved_at_the_end(book):
+            return repl.run(first)
 
 
 def _what_is_missing(values: Values) -> str:
@@ -69,14 +82,18 @@ def _screen() -> TextIO | None:
     return next((stream for stream in (sys.stdout, sys.stderr) if stream is not None and stream.isatty()), None)
 
 
-def _terminal(output: Output, screen: TextIO | None, keyboard: Keyboard, talk: Chat, history: History) -> Terminal:
+def _terminal(
+    output: Output, screen: TextIO | None, keyboard: Keyboard, talk: Chat, book: SessionBook | None, history: History
+) -> Terminal:
     """Editing where the terminal can, lines where it cannot."""
     multiline = talk.values["multiline_input"]
     if screen is None:
         return PlainTerminal(output, keyboard, history, multiline=multiline)
     from localspec.cli.repl.prompt import PromptTerminal
 
-    return PromptTerminal(output, screen, keyboard, history, lambda text: completions(text, talk), multiline=multiline)
+    return PromptTerminal(
+        output, screen, keyboard, history, lambda text: completions(text, talk, book), multiline=multiline
+    )
 
 
 def banner(info: EngineInfo) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from localspec.cli.layout import fitted
+from localspec.cli.layout import at_terminal, fitted
 from localspec.errors import ExitCode, LocalspecError
 from localspec.text.printable import one_line
 
@@ -78,7 +78,8 @@ def errors_end_the_command(*, debug: bool = False) -> Iterator[None]:
         fail(error.message, error.hint)
         raise Ending(error.exit_code) from None
     except KeyboardInterrupt:
-        note("stopped")
+        if at_terminal():  # where the echo of ctrl-c may be off
+            note("stopped")
         raise Ending(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         discard_stdout()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from localspec.options.option import Option
-from localspec.options.tables.chat import CHAT_TEMPLATE_OPTIONS, LINE_OPTIONS
+from localspec.options.tables.chat import CHAT_TEMPLATE_OPTIONS, LINE_OPTIONS, SESSION_OPTIONS
 from localspec.options.tables.config import CONFIG_OPTIONS, TUNED
 from localspec.options.tables.context import CONTEXT_OPTIONS
 from localspec.options.tables.devices import DEVICE_OPTIONS
@@ -38,7 +38,7 @@ GENERATION_OPTIONS = (
 #: What `bench`, `tune` and `verify` take to load an engine.
 _TOOL_OPTIONS = (*_LOADING_OPTIONS, *DEVICE_OPTIONS, *CONFIG_OPTIONS)
 _ONLY_COMPLETE = (*OUTPUT_OPTIONS, show_timings(False), conversation(False), TUNED, *CONFIG_OPTIONS)
-_ONLY_CHAT = (show_timings(True), conversation(True), *LINE_OPTIONS, TUNED, *CONFIG_OPTIONS)
+_ONLY_CHAT = (show_timings(True), conversation(True), *SESSION_OPTIONS, *LINE_OPTIONS, TUNED, *CONFIG_OPTIONS)
 COMPLETE_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_COMPLETE)
 CHAT_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_CHAT)
 
@@ -109,10 +109,11 @@ CHAT_COMMAND = Command(
         Example("A model from Hugging Face", "localspec chat -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),
         Example("A draft model that guesses ahead", "localspec chat -m big.gguf -md small.gguf --temp 0"),
         Example("Without guesses", "localspec chat -m big.gguf --spec off"),
+        Example("Where the last chat ended", "localspec chat --resume"),
         Example("One question, one answer", "localspec chat -st -p 'Why is the sky blue?'"),
     ),
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
-    (*_COMMON_AND_MACHINE, "single_turn"),
+    (*_COMMON_AND_MACHINE, "resume", "single_turn"),
 )
 BENCH = Command(
     "bench",

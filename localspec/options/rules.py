@@ -40,6 +40,8 @@ EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("json_schema",), ("json_schema_file",)),
     (("json",), ("output",)),
     (("exact",), ("spec_accept", "ubatch_size")),
+    (("resume",), ("session",)),
+    (("resume", "session"), ("save_session",)),
 )
 #: Why ``exact`` excludes what it excludes, where names do not tell.
 NOT_EXACT = {

@@ -15,6 +15,8 @@ from localspec.text.printable import one_line
 #: No vocabulary at hand has longer tokens: a file with more bytes a cell cannot fit.
 MOST_BYTES_PER_TOKEN = 256
 MOST_FILES = 200
+#: Characters of a message where it is only named.
+SHORT = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,12 @@ def with_attachments(attachments: Sequence[Attachment], text: str) -> str:
 def own_words(message: str) -> str:
     """What the user wrote below the attached files; all of it where there are none."""
     return re.split(r"\n`{3,}\n\n", message)[-1] or message
+
+
+def in_short(message: str) -> str:
+    """A message in a line of at most `SHORT` characters."""
+    line = one_line(own_words(message))
+    return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
 
 
 def read_file(name: str, n_ctx: int) -> tuple[str, str]:

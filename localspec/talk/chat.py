@@ -15,6 +15,7 @@ from localspec.chat.window import Fitted, fit, room_for_prompt
 from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
 from localspec.talk.attach import Attachment, with_attachments
+from localspec.talk.listener import Listener
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
 from localspec.text.thinking import Piece, ThinkingSplitter
@@ -102,6 +103,7 @@ class Chat:
         self.given: Values = dict(values)
         self.typed = frozenset(typed)
         self.conversation = conversation
+        self.listeners: list[Listener] = []
         self.attachments: list[Attachment] = []
         self.totals = Totals()
         self.last: Finished | None = None
@@ -175,10 +177,13 @@ class Chat:
             yield Notice(0, line)
         reasoning = self.reasoning()
         answer = _Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
-        self._handle = handle = self.engine.submit(replace(self.request(fitted.messages), draft_from=said(replaced)))
+        asked = replace(self.request(fitted.messages), draft_from=said(replaced))
+        self._handle = handle = self.engine.submit(asked)
         if self._stopping:
             handle.cancel()
         try:
+            for listener in self.listeners:
+                listener.asked(len(kept.turns), question)
             for event in handle:
                 if isinstance(event, Notice):
                     self._remarks.hear(event)
@@ -192,6 +197,11 @@ class Chat:
             if answer.finished is not None and (answer.finished.ids or answer.finished.reason != "cancelled"):
                 self.last, self.seed = answer.finished, answer.seed
                 self.totals = self.totals.plus(answer.finished)
+            if answer.worth_keeping:
+                for listener in self.listeners:
+                    listener.answered(asked, answer.finished)
+            else:
+                self._tell_of_change()
 
     def _notices(self, messages: Sequence[Message]) -> list[str]:
         """What this conversation has not been told yet of its template."""
@@ -278,19 +288,21 @@ class Chat:
             questions.insert(0, removed[0].content)
         self.unanswered = None
         self._left_out = self._again = 0
+        self._tell_of_change()
         return questions
 
     def clear(self) -> None:
         """Forgets exchanges and waiting files; the system message stays."""
         self.start(Conversation(self.conversation.system))
 
-    def start(self, conversation: Conversation) -> None:
-        """Goes on with another conversation."""
+    def start(self, conversation: Conversation, *, unanswered: str | None = None) -> None:
+        """Goes on with another conversation; ``unanswered`` is a question after its end that has no answer yet."""
         self.conversation = conversation
         self.attachments.clear()
         self._noticed.clear()
-        self.unanswered = None
+        self.unanswered = None if unanswered is None else (unanswered, 0, ())
         self._left_out = self._again = 0
+        self._tell_of_change()
 
     def engine_changed(self) -> None:
         """Another engine runs: what was chosen among the drafters of the old one, and how much fitted it, is void."""
@@ -302,6 +314,11 @@ class Chat:
     def set_system(self, text: str | None) -> None:
         """The system message of the turns to come; ``None`` = none."""
         self.conversation.system = text
+        self._tell_of_change()
+
+    def _tell_of_change(self) -> None:
+        for listener in self.listeners:
+            listener.changed()
 
     # -- tokens
 

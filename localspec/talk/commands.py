@@ -11,6 +11,7 @@ from localspec.errors import UsageError
 from localspec.options import Option
 from localspec.options.suggest import closest
 from localspec.talk import engine_commands as engine
+from localspec.talk import session_commands as saved
 from localspec.talk import settings
 from localspec.talk import talk_commands as talk
 from localspec.talk.front import Front
@@ -21,7 +22,7 @@ ABOUT_KEYS = "keys"
 LEFT = 23  # columns of a command or a key
 
 #: What an argument is completed with.
-Kind = Literal["", "path", "setting", "help", "switch", "spec", "model", "draft", "system"]
+Kind = Literal["", "path", "setting", "help", "switch", "spec", "model", "draft", "system", "session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +148,61 @@ FILES = (
     ),
     Command(
         "export",
-        "FILE.md|FILE.json",
+        "FILE.md|.html|.json",
         "writes it to read",
-        "Writes the conversation to read (md) or for other programs (json).",
+        "Writes the conversation to read (md), for a browser or to print (html), or for other programs (json).",
         talk.export_,
         completes="path",
+    ),
+    Command(
+        "import",
+        "FILE",
+        "from others",
+        "Saves the conversations of a file here, with their branches: what llama.cpp's web UI exports, or a list of"
+        " messages in JSON.",
+        saved.import_,
+        completes="path",
+    ),
+)
+
+SESSIONS = (
+    Command(
+        "sessions",
+        "[TEXT]",
+        "lists, searches",
+        "Lists the saved conversations, * this one and ^ the pinned; with a text, finds it in all of them.",
+        saved.sessions,
+    ),
+    Command(
+        "session",
+        "[NAME]",
+        "opens one",
+        "Goes on with a saved conversation, by its title or id or the beginning of one; this one stays saved.",
+        saved.session,
+        completes="session",
+    ),
+    Command("rename", "TITLE", "names this one", "Gives this conversation another title.", saved.rename),
+    Command(
+        "siblings",
+        "[N]",
+        "versions",
+        "Lists what /edit and /regen have left of the last exchange, or of the N-th last: its other versions.",
+        saved.siblings,
+    ),
+    Command(
+        "sibling",
+        "M [N]",
+        "goes to one",
+        "Goes on with the M-th version of the last exchange, or of the N-th last, and with what followed it.",
+        saved.sibling,
+    ),
+    Command(
+        "delete",
+        "NAME|undo|purge",
+        "removes one",
+        "Deletes a saved conversation; undo brings the last one back, purge removes all that are deleted, for good.",
+        saved.delete,
+        completes="session",
     ),
 )
 
@@ -175,7 +226,7 @@ MODELS = (
     Command(
         "spec",
         "[on|off|auto|fixed|type LIST|KEY VALUE]",
-        "what is guessed ahead",
+        "what is guessed",
         "Shows or changes what is guessed ahead, and how much. KEY is one of"
         f" {', '.join(engine.SPEC_KEYS)}; for example /spec n-max 5.",
         engine.spec,
@@ -221,7 +272,13 @@ SETTINGS = (
     Command("tokens", "TEXT", "counts them", "Counts the tokens of a text.", talk.tokens),
 )
 
-GROUPS = (Group("talk", TALK), Group("files", FILES), Group("models", MODELS), Group("settings", SETTINGS))
+GROUPS = (
+    Group("talk", TALK),
+    Group("saved", SESSIONS),
+    Group("files", FILES),
+    Group("models", MODELS),
+    Group("settings", SETTINGS),
+)
 COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.commands)
 
 

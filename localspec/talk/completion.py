@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.errors import UsageError
+from localspec.errors import StoreError, UsageError
 from localspec.hub.shelf import DEMO
 from localspec.talk import commands, settings
+from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.engine_commands import MODES, SPEC_KEYS
+from localspec.text.printable import one_line
 
 MOST = 200
 SPEC_WORDS = ("on", *MODES, "type", *SPEC_KEYS)
@@ -26,8 +28,8 @@ class Completion:
     note: str = ""
 
 
-def completions(before: str, chat: Chat) -> list[Completion]:
-    """For a line that begins with a slash: command names, then what the command takes."""
+def completions(before: str, chat: Chat, book: SessionBook | None = None) -> list[Completion]:
+    """For a line that begins with a slash: command names, then what the command takes. ``book``: where sessions are."""
     if not before.startswith("/") or before.startswith("//") or "\n" in before:
         return []
     name, space, argument = before[1:].partition(" ")
@@ -53,6 +55,8 @@ def completions(before: str, chat: Chat) -> list[Completion]:
             return _of(argument, ("on", "off"))
         case "system":
             return _of(argument, ("off",))
+        case "session":
+            return _sessions(argument, book)
         case "help":
             return _of(argument, commands.topics())
     return []
@@ -85,6 +89,14 @@ def _spec(argument: str, chat: Chat) -> list[Completion]:
         *_, last = value.rpartition(",")
         return _of(last, SPEC_TYPES)
     return _of(value, ("draw", "ratio")) if name == "accept" else []
+
+
+def _sessions(argument: str, book: SessionBook | None) -> list[Completion]:
+    try:
+        there = () if book is None else book.store.sessions()
+    except StoreError:
+        return []
+    return _of(argument, dict.fromkeys(one_line(one.title) for one in there if one.title))
 
 
 def _paths(argument: str) -> list[Completion]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from localspec.errors import ExitCode
+from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat, Turn
 
 
@@ -48,6 +49,10 @@ class Front(Protocol):
 
     @property
     def chat(self) -> Chat: ...
+
+    @property
+    def book(self) -> SessionBook | None:
+        """Where the conversation is saved; ``None``: it is not."""
 
     @property
     def terminal(self) -> Terminal: ...

@@ -12,6 +12,7 @@ from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_
 from localspec.options.option import OFF, ON
 from localspec.options.suggest import did_you_mean
 from localspec.options.tables.groups import CONFIG, HUB, SAMPLING, SPEC, TEXT
+from localspec.talk.attach import in_short
 from localspec.talk.chat import Chat
 from localspec.text.printable import one_line
 
@@ -178,6 +179,17 @@ def differing(chat: Chat) -> dict[str, Any]:
         for option in settable(chat.values)
         if option.group in OFTEN and chat.values[option.name] != option.default
     }
+
+
+def system_taken_over(chat: Chat, saved: str | None) -> tuple[str | None, list[str]]:
+    """The system message of a saved conversation is part of it, unless one was given on the command line: which one
+    is used, and lines that say so where they differ."""
+    now = chat.conversation.system
+    if now == saved:
+        return saved, []
+    if chat.typed.isdisjoint({"system", "system_file"}):
+        return saved, [f"system message: {in_short(now or '(none)')} -> {in_short(saved or '(none)')}"]
+    return now, [f"as on the command line: the system message (saved: {in_short(saved or '(none)')})"]
 
 
 def taken_over(chat: Chat, saved: Values) -> list[str]:

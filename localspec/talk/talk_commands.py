@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
 
 from localspec.chat import transcript
-from localspec.chat.conversation import Conversation
 from localspec.errors import UsageError
 from localspec.talk import settings
-from localspec.talk.attach import Attachment, matching, own_words, read_file
+from localspec.talk.attach import Attachment, in_short, matching, read_file
 from localspec.talk.chat import exchanges
 from localspec.talk.front import Front, Leave, LineCleared
-from localspec.text.printable import one_line
 
 WIDTH = 20  # cells of the gauge
 
@@ -62,7 +59,7 @@ def _taken_back(questions: list[str], wanted: int) -> str:
         return "there is nothing to take back"
     fewer = f" (there were no more than {len(questions)})" if len(questions) < wanted else ""
     from_where = f"{len(questions)} exchanges, from " if len(questions) > 1 else ""
-    return f"taken back: {from_where}{_short(questions[0])}{fewer}"
+    return f"taken back: {from_where}{in_short(questions[0])}{fewer}"
 
 
 def clear(front: Front, argument: str) -> None:
@@ -116,32 +113,18 @@ def save(front: Front, argument: str) -> None:
 def load(front: Front, argument: str) -> None:
     path = _file(argument, "/load evening.json")
     saved = transcript.load(path)
-    system = _system_taken_over(front, saved.conversation)
+    saved.conversation.system, system = settings.system_taken_over(front.chat, saved.conversation.system)
     front.chat.start(saved.conversation)
     lines = [f"{_size(front)} from {path}", *system, *settings.taken_over(front.chat, saved.settings)]
     if question := saved.conversation.last_question():
-        lines.append(f"the last question was: {_short(question)}")
+        lines.append(f"the last question was: {in_short(question)}")
     front.say("\n".join(lines))
-
-
-def _system_taken_over(front: Front, conversation: Conversation) -> list[str]:
-    """The system message is part of what was saved, unless one was given on the command line."""
-    now, saved = front.chat.conversation.system, conversation.system
-    if now == saved:
-        return []
-    if front.chat.typed.isdisjoint({"system", "system_file"}):
-        return [f"system message: {_short(now or '(none)')} -> {_short(saved or '(none)')}"]
-    conversation.system = now
-    return [f"as on the command line: the system message (saved: {_short(saved or '(none)')})"]
 
 
 def export_(front: Front, argument: str) -> None:
     path = _file(argument, "/export evening.md")
-    forms: dict[str, Literal["md", "json"]] = {".md": "md", ".markdown": "md", ".json": "json"}
-    form = forms.get(path.suffix.lower())
-    if form is None:
-        raise UsageError(f"{path} ends in neither .md nor .json", hint="The ending says what is written.")
-    transcript.write(path, transcript.export(front.chat.conversation, form))
+    form, title = transcript.form_of(path), "" if front.book is None else front.book.session.title
+    transcript.write(path, transcript.export(front.chat.conversation, form, title or "Conversation"))
     front.say(f"wrote {_size(front)} to {path}")
 
 
@@ -209,8 +192,3 @@ def _file(argument: str, example: str) -> Path:
 def _size(front: Front) -> str:
     n = exchanges(front.chat.conversation.messages)
     return f"{n} exchange{'' if n == 1 else 's'}"
-
-
-def _short(text: str) -> str:
-    line = one_line(own_words(text))
-    return line if len(line) <= 60 else f"{line[:59]}…"

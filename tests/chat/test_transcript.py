@@ -197,8 +197,8 @@ def test_export_as_json_is_a_list_of_messages(conversation: Conversation) -> Non
         {"role": "user", "content": "Wie heißt du? 😀\r\n\x1b[31m"},
         {"role": "assistant", "content": "Otto"},
     ]
-    with pytest.raises(UsageError, match="html"):
-        export(conversation, "html")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="pdf"):
+        export(conversation, "pdf")  # type: ignore[arg-type]
 
 
 def test_exports_overwrite_nothing_unasked(tmp_path: Path) -> None:

@@ -29,8 +29,10 @@ def command(*arguments: str, module: str = LOCALSPEC) -> list[str]:
 
 
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    state = os.path.join(tempfile.gettempdir(), f"localspec-tests-{os.getuid()}")  # not the user's history
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "XDG_STATE_HOME": state, **(changes or {})}
+    # Neither the user's history nor the user's conversations; processes at a time have each their own.
+    place = os.path.join(tempfile.gettempdir(), f"localspec-tests-{os.getuid()}")
+    own = {"XDG_STATE_HOME": place, "XDG_DATA_HOME": os.path.join(place, str(os.getpid()))}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **own, **(changes or {})}
 
 
 def run(*arguments: str, module: str = LOCALSPEC, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:

@@ -13,6 +13,7 @@ from localspec.cli.repl.keys import KEYS, KEYS_IN_BRIEF
 from localspec.cli.repl.view import View
 from localspec.errors import EngineDied, ExitCode, LocalspecError, UsageError
 from localspec.talk import commands, settings
+from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat, Turn, TurnEvent
 from localspec.talk.front import Leave, LineCleared, Terminal
 from localspec.text.printable import printable
@@ -20,11 +21,12 @@ from localspec.types import Failed, Finished
 
 
 class Repl:
-    """Reads at a terminal, answers on a view."""
+    """Reads at a terminal, answers on a view; ``book`` keeps the conversation, if anybody does."""
 
-    def __init__(self, chat: Chat, terminal: Terminal, view: View) -> None:
+    def __init__(self, chat: Chat, terminal: Terminal, view: View, book: SessionBook | None = None) -> None:
         self.chat = chat
         self.terminal = terminal
+        self.book = book
         self._view = view
 
     def run(self, first: str | None) -> ExitCode:
@@ -38,6 +40,7 @@ class Repl:
                 self._guarded(lambda: self._ask(first))
             while True:
                 with suppress(KeyboardInterrupt):  # between two lines of code; wherever it matters it is dealt with
+                    self._tell_news()
                     self.take(self._read())
         except Leave as leave:
             return leave.code
@@ -89,6 +92,11 @@ class Repl:
             if self.chat.values["debug"]:
                 raise
             fail(f"that did not work: {str(error) or type(error).__name__}")
+
+    def _tell_news(self) -> None:
+        """What became of saving the conversation, between two messages."""
+        for line in () if self.book is None else self.book.news():
+            note(line)
 
     def _ask(self, message: str) -> ExitCode:
         return self.turn(self.chat.ask(message)) if message.strip() else ExitCode.OK

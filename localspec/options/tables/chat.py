@@ -66,6 +66,29 @@ CHAT_TEMPLATE_OPTIONS = (
         choices=("on", "off", "auto"),
     ),
 )
+#: Which conversation it is, and whether it is kept.
+SESSION_OPTIONS = (
+    Option("resume", ("--resume",), bool, False, "Go on with the conversation that was saved last.", CHAT, key=False),
+    Option(
+        "session",
+        ("--session",),
+        str,
+        None,
+        "Go on with a saved conversation: its title or id, or the beginning of one.",
+        CHAT,
+        "NAME",
+        key=False,
+    ),
+    Option(
+        "save_session",
+        ("--save-session",),
+        bool,
+        True,
+        "Save what is said at a terminal, for --resume and --session.",
+        CHAT,
+        negations=("--no-save-session",),
+    ),
+)
 LINE_OPTIONS = (
     Option("single_turn", ("-st", "--single-turn"), bool, False, "Answer once and leave.", CHAT),
     Option(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from localspec.backends.container import container_limits
 from localspec.backends.memory import CacheShape, available_bytes, total_bytes
+from localspec.chat.store import sessions_file
 from localspec.control.threads import core_count
 from localspec.errors import LocalspecError, ModelError
 from localspec.hub import cache_folder
@@ -204,6 +205,7 @@ def _folders(history: Path) -> tuple[Folder, ...]:
         _folder("models", "downloaded models", cache_folder(), "HF_HOME", wants=2_000_000_000),
         _folder("cache", "results of self-tests", user_cache_path("localspec"), "XDG_CACHE_HOME"),
         _folder("history", "lines typed in the chat", history.parent, "XDG_STATE_HOME"),
+        _folder("sessions", "saved conversations", sessions_file().parent, "XDG_DATA_HOME"),
     )
 
 

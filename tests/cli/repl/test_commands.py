@@ -10,6 +10,7 @@ import pytest
 
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
+from localspec.cli.repl import keys, loop
 from localspec.errors import EngineDied, ModelLoadError, UsageError
 from localspec.options import GENERATION_OPTIONS
 from localspec.options.tables.groups import SPEC
@@ -37,17 +38,17 @@ def test_names_and_aliases_are_unique_and_explained() -> None:
     assert len(commands.names()) == len(set(commands.names()))
     for command in commands.COMMANDS:
         assert command.help.endswith(".")
-        assert f"`/{command.name}" in commands.reference()
+        assert f"`/{command.name}" in keys.reference()
 
 
 def test_the_page_about_the_chat_is_fresh() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "chat.md"
-    assert page.read_text("utf-8").endswith(f"\n\n{commands.reference()}\n")
+    assert page.read_text("utf-8").endswith(f"\n\n{keys.reference()}\n")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_help_fits_a_terminal_of_20_rows(capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr(commands, "columns", lambda: width)
+    monkeypatch.setattr(loop, "columns", lambda: width)
     said = take(chat(), capsys, "/help")
     assert all(f"/{command.name} {command.brief}" in said for command in commands.COMMANDS)
     assert max(map(len, said.splitlines())) <= width
@@ -55,7 +56,7 @@ def test_help_fits_a_terminal_of_20_rows(capsys: Said, monkeypatch: pytest.Monke
 
 
 def test_help_explains_a_command_a_group_and_the_keys(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "columns", lambda: 60)
+    monkeypatch.setattr(loop, "columns", lambda: 60)
     assert take(chat(), capsys, "/help quit").startswith("/exit (also /quit, /bye): Leaves.")
     for topic in commands.topics():
         lines = take(chat(), capsys, f"/help {topic}").splitlines()
@@ -116,7 +117,8 @@ def test_an_edit_can_be_given_up(capsys: Said, answer: str | BaseException) -> N
 
 @pytest.mark.parametrize("line", ["/edit", "/regen", "/copy"])
 def test_nothing_was_asked_yet(capsys: Said, line: str) -> None:
-    assert "yet. Write a message first." in take(chat(), capsys, line)
+    assert "conversation" in (said := take(chat(), capsys, line))
+    assert said.endswith(". Write a message first.\n")
 
 
 def test_undo_takes_back_files_first_then_exchanges(capsys: Said) -> None:
@@ -611,7 +613,7 @@ def test_names_that_are_no_names_are_one_line(capsys: Said, line: str) -> None:
 @pytest.mark.parametrize(
     ("before", "offers"),
     [
-        ("/re", ["read", "regen", "regenerate", "reasoning"]),
+        ("/re", ["read", "regen", "regenerate", "reasoning", "rename"]),
         ("/set tem", ["temp"]),
         ("/set ignore-eos o", ["on", "off"]),
         ("/set flash-attn a", ["auto"]),
