@@ -12,6 +12,7 @@ from localspec.hub.shelf import DEMO
 from localspec.talk import commands, settings
 from localspec.talk.chat import Chat
 from localspec.talk.engine_commands import MODES, SPEC_KEYS
+from localspec.talk.presets import WORDS, user_presets
 
 MOST = 200
 SPEC_WORDS = ("on", *MODES, "type", *SPEC_KEYS)
@@ -49,6 +50,8 @@ def completions(before: str, chat: Chat) -> list[Completion]:
             return _settings(argument, chat)
         case "spec":
             return _spec(argument, chat)
+        case "preset":
+            return _presets(argument)
         case "switch":
             return _of(argument, ("on", "off"))
         case "system":
@@ -85,6 +88,14 @@ def _spec(argument: str, chat: Chat) -> list[Completion]:
         *_, last = value.rpartition(",")
         return _of(last, SPEC_TYPES)
     return _of(value, ("draw", "ratio")) if name == "accept" else []
+
+
+def _presets(argument: str) -> list[Completion]:
+    verb, space, name = argument.partition(" ")
+    names = user_presets().names()
+    if space:
+        return _of(name, names) if verb in WORDS else []
+    return _of(argument, (*names, *WORDS))
 
 
 def _paths(argument: str) -> list[Completion]:
