@@ -1,0 +1,49 @@
+"""Whether two models read text alike, as far as their headers tell."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from localspec.errors import ModelLoadError
+from localspec.hub.header import Array, Header
+
+#: Counts of tokens may differ by so many rows of padding in one vocabulary.
+_PADDING = 128
+#: Bytes of the list of tokens that are compared: some thousand tokens.
+_SAMPLE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """``kind``: of the tokenizer, ``splits``: how it takes text apart, ``count`` tokens, ``digest``: of the first of
+    them."""
+
+    kind: str | None
+    splits: str | None
+    count: int
+    digest: str
+
+    @classmethod
+    def of(cls, header: Header) -> Vocabulary:
+        """What a header says.
+
+        Raises:
+            ModelLoadError: the file cannot be read any more.
+        """
+        tokens = header.metadata.get("tokenizer.ggml.tokens")
+        if not isinstance(tokens, Array):
+            tokens = Array(0)
+        try:
+            with header.path.open("rb") as file:
+                file.seek(tokens.start)
+                start = file.read(min(tokens.end - tokens.start, _SAMPLE))
+        except OSError as error:
+            raise ModelLoadError(f"{header.path} cannot be read: {error.strerror}", hint="Check the path.") from None
+        kind, splits = header.text("tokenizer.ggml.model"), header.text("tokenizer.ggml.pre")
+        return cls(kind, splits, tokens.count, hashlib.sha256(start).hexdigest())
+
+    def same_as(self, other: Vocabulary) -> bool:
+        """Whether ids mean the same in both; what only loading finds out (a renamed control token) goes unnoticed."""
+        mine, theirs = ((one.kind, one.splits, one.digest) for one in (self, other))
+        return mine == theirs and abs(self.count - other.count) <= _PADDING
