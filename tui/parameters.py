@@ -145,7 +145,7 @@ class Parameters(Vertical):
     class Changed(Message):
         """Settings of the chat are others now."""
 
-    def __init__(self, chat: Chat, presets: Presets | None = None, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, chat: Chat, presets: Presets | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._chat = chat
         self._presets = presets or user_presets()

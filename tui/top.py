@@ -8,6 +8,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.timer import Timer
 from textual.widgets import DataTable, Footer, Sparkline, Static
 from textual.worker import get_current_worker
 
@@ -46,6 +47,7 @@ class TopApp(App[None]):
         self._plain = plain
         self._board = Board(source.url)
         self._looking = False
+        self._next: Timer | None = None
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -67,7 +69,9 @@ class TopApp(App[None]):
     # -- looking
 
     def _again(self) -> None:
-        """Now; `_looked` says when next."""
+        """Looks now; `_looked` sees to the next time."""
+        if self._next is not None:
+            self._next.stop()
         if not self.paused and not self._looking:
             self._looking = True
             self._look()
@@ -86,7 +90,7 @@ class TopApp(App[None]):
     def _looked(self, view: View) -> None:
         self._looking = False
         self._draw(view)
-        self.set_timer(self.interval, self._again)
+        self._next = self.set_timer(self.interval, self._again)
 
     def _draw(self, view: View) -> None:
         how = "paused" if self.paused else f"every {self.interval:g} s"
@@ -114,3 +118,4 @@ class TopApp(App[None]):
         if others:
             self.interval = min(others) if by > 0 else max(others)
         self._draw(self._board.view)
+        self._again()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.options import Option
 from localspec.options.option import spellings
 from localspec.options.origin import Level, Origin
 from localspec.options.printed import shown

@@ -45,9 +45,7 @@ class Server:
         UsageError: the URL is none.
     """
 
-    def __init__(
-        self, url: str, *, api_key: str | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, url: str, *, api_key: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.url = root(checked(url))
         self._clock = clock
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}

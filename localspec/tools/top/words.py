@@ -23,7 +23,12 @@ def summary(view: View, width: int, *, plain: bool = False) -> list[str]:
         rows += [("speed", _speeds(view)), ("requests", _requests(view)), ("guesses", _guesses(view))]
     rows += [("missing", [one]) for one in view.missing]
     separator = " | " if plain else " · "
-    lines = [line for name, parts in rows if parts for line in flow(f"{name:<{_HEAD}}", [one_line(part) for part in parts], width)]
+    lines = [
+        line
+        for name, parts in rows
+        if parts
+        for line in flow(f"{name:<{_HEAD}}", [one_line(part) for part in parts], width)
+    ]
     return [line.replace(" · ", separator).replace("×", "x") if plain else line for line in lines]
 
 
