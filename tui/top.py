@@ -55,16 +55,16 @@ class TopApp(App[None]):
             if not self._plain:
                 yield Sparkline([], id="curve", summary_function=max)
             yield Static(id="depths", markup=False)
-            table: DataTable[str] = DataTable(id="slots", cursor_type="none")
-            table.add_columns(*words.SLOT_HEADS)
-            yield table
+            yield DataTable(id="slots", cursor_type="none")
         yield Footer()
 
     def on_mount(self) -> None:
+        self.query_one("#slots", DataTable).add_columns(*words.SLOT_HEADS)
         self._again()
 
     def on_resize(self) -> None:
-        self._draw(self._board.view)
+        if self.query("#summary"):  # the first one comes before anything is there
+            self._draw(self._board.view)
 
     # -- looking
 

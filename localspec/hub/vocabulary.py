@@ -10,13 +10,15 @@ from localspec.hub.header import Array, Header
 
 #: Counts of tokens may differ by so many rows of padding in one vocabulary.
 _PADDING = 128
-#: Bytes of the list of tokens that are compared: some thousand tokens.
+#: Tokens that are not compared: names of control tokens come first in many models, and may differ.
+_SKIPPED = 512
+#: Bytes of the tokens after them that are: some thousand tokens.
 _SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """``kind``: of the tokenizer, ``splits``: how it takes text apart, ``count`` tokens, ``digest``: of the first of
+    """``kind``: of the tokenizer, ``splits``: how it takes text apart, ``count`` tokens, ``digest``: of some of
     them."""
 
     kind: str | None
@@ -37,13 +39,24 @@ class Vocabulary:
         try:
             with header.path.open("rb") as file:
                 file.seek(tokens.start)
-                start = file.read(min(tokens.end - tokens.start, _SAMPLE))
+                listed = file.read(min(tokens.end - tokens.start, 4 * _SAMPLE))
         except OSError as error:
             raise ModelLoadError(f"{header.path} cannot be read: {error.strerror}", hint="Check the path.") from None
         kind, splits = header.text("tokenizer.ggml.model"), header.text("tokenizer.ggml.pre")
-        return cls(kind, splits, tokens.count, hashlib.sha256(start).hexdigest())
+        start = _after(listed, min(_SKIPPED, tokens.count // 2))
+        return cls(kind, splits, tokens.count, hashlib.sha256(listed[start : start + _SAMPLE]).hexdigest())
 
     def same_as(self, other: Vocabulary) -> bool:
         """Whether ids mean the same in both; what only loading finds out (a renamed control token) goes unnoticed."""
         mine, theirs = ((one.kind, one.splits, one.digest) for one in (self, other))
         return mine == theirs and abs(self.count - other.count) <= _PADDING
+
+
+def _after(listed: bytes, count: int) -> int:
+    """Where so many texts of an array are over."""
+    at = 0
+    for _ in range(count):
+        if at + 8 > len(listed):
+            break
+        at += 8 + int.from_bytes(listed[at : at + 8], "little")
+    return at

@@ -11,7 +11,7 @@ from localspec.options.settings import Settings
 from localspec.options.tables.groups import grouped
 
 
-def as_toml(command: Command, settings: Settings) -> str:
+def astoml(command: Command, settings: Settings) -> str:
     """Every value with its origin as a comment; what is not given, and what is secret, is a comment as a whole."""
     lines = [f"# What localspec {command.name} works with. Command line > environment > files > tuned > default."]
     for group, options in grouped(option for option in command.options if option.key).items():
@@ -33,7 +33,7 @@ def shown(option: Option, value: Any) -> str:
     """A value for people: as TOML where that is possible and it is no secret."""
     if option.secret:
         return "(not shown)"
-    return _toml(value) if _can_be_written(value) else f"{value!r} (not UTF-8)"
+    return toml(value) if _can_be_written(value) else f"{value!r} (not UTF-8)"
 
 
 def _can_be_written(value: Any) -> bool:
@@ -45,9 +45,10 @@ def _can_be_written(value: Any) -> bool:
     return True
 
 
-def _toml(value: Any) -> str:
+def toml(value: Any) -> str:
+    """A value as a configuration file has it."""
     if isinstance(value, tuple):
-        return f"[{', '.join(_toml(one) for one in value)}]"
+        return f"[{', '.join(toml(one) for one in value)}]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -16,7 +16,7 @@ from typing import Any
 from localspec.errors import LocalspecError, UsageError
 from localspec.options.option import spellings
 from localspec.options.origin import Level, Origin
-from localspec.options.printed import shown
+from localspec.options.printed import toml
 from localspec.options.suggest import did_you_mean
 from localspec.talk import settings
 from localspec.talk.chat import Chat
@@ -53,7 +53,7 @@ class Presets:
         """
         path = self._path(name)
         differing = [one for one in all_knobs(chat.values) if chat.values[one.name] != one.default]
-        lines = [f"{option.word} = {shown(option, chat.values[option.name])}" for option in differing]
+        lines = [f"{option.word} = {toml(chat.values[option.name])}" for option in differing]
         part = path.with_suffix(f".{os.getpid()}.part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -75,8 +75,9 @@ class Presets:
             UsageError: there is no such preset, or its file holds what is no setting.
         """
         path = self._there(name)
-        known = {flag.lstrip("-"): (option, on) for option in all_knobs(chat.values) for flag, on in spellings(option)}
-        values = {option.name: option.default for option in all_knobs(chat.values)}
+        options = all_knobs(chat.values)
+        known = {flag.removeprefix("--"): (one, on) for one in options for flag, on in spellings(one)}
+        values = {option.name: option.default for option in options}
         for key, value in _table(path).items():
             word, origin = key.replace("_", "-"), Origin(Level.USER_FILE, str(path), key)
             if word not in known:

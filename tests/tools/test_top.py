@@ -230,9 +230,12 @@ def test_a_server_that_loads_is_no_fault() -> None:
     ],
 )
 def test_servers_that_are_none(changes: dict[str, tuple[int, str]], message: str) -> None:
-    with serving(Pages.usual(**changes)) as url, closing(Server(url)) as source:
-        with pytest.raises(NetworkError, match=message):
-            source.read()
+    with (
+        serving(Pages.usual(**changes)) as url,
+        closing(Server(url)) as source,
+        pytest.raises(NetworkError, match=message),
+    ):
+        source.read()
 
 
 def test_addresses_that_are_none() -> None:
