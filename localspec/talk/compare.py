@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from textwrap import wrap
 from typing import Literal
 
 from localspec.errors import EngineError, UsageError
 from localspec.report import speed
 from localspec.talk.chat import Chat, Handle
-from localspec.text.layout import flow
 from localspec.text.printable import printable
 from localspec.types import Failed, Finished, GenerationRequest, SpecParams, Tokens
 
@@ -114,7 +114,7 @@ class Outcome:
     def lines(self, width: int) -> list[str]:
         """What to show below the two answers."""
         ratio = [] if self.ratio is None else [f"{self.ratio:.2f}× plain decoding"]
-        return [line for part in (*ratio, self.verdict, self.why) if part for line in flow("", part.split(" "), width)]
+        return [line for part in (*ratio, self.verdict, self.why) for line in wrap(part, width)]
 
 
 Step = Said | Answer | Outcome
