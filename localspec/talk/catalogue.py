@@ -61,15 +61,17 @@ class Catalogue:
     Args:
         folders: looked through with all below them; those that are not there count as empty.
         recent: models that were used lately, the last one first; they come first.
+        beside: files whose folders are looked into, but not below: those of the models in use.
     """
 
-    def __init__(self, folders: Sequence[Path] = (), recent: Sequence[Path] = ()) -> None:
+    def __init__(self, folders: Sequence[Path] = (), recent: Sequence[Path] = (), beside: Sequence[Path] = ()) -> None:
         self._folders = tuple(folders)
         self._recent = tuple(recent)
+        self._beside = tuple(beside)
         self._read: dict[_Stamp, Model] = {}
 
     def scan(self) -> Iterator[Model]:
-        """Every model once: the recent ones, the demo model, the cache, then the folders."""
+        """Every model once: the recent ones, the demo model, the cache, what lies beside those in use, the folders."""
         names = {os.path.realpath(path): name for name, path in named()}
         seen: set[str] = set()
         for path in self._paths():
@@ -92,6 +94,8 @@ class Catalogue:
     def _paths(self) -> Iterator[Path]:
         yield from self._recent
         yield from (path for _, path in named())
+        for file in self._beside:
+            yield from _below(file.parent, depth=0)
         for folder in self._folders:
             yield from _below(folder)
 

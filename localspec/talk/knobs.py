@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.options import Option, Values, engine_options
+from localspec.options import Option, Values, depth, engine_options
 from localspec.options.tables.groups import grouped
 from localspec.talk import settings
 from localspec.talk.chat import Chat
@@ -97,6 +97,25 @@ def turn(chat: Chat, option: Option, text: str) -> tuple[str, ...]:
     """
     _, *notes = settings.change_option(chat, option, text.strip()).splitlines()
     return tuple(notes)
+
+
+def next_mode(chat: Chat) -> str:
+    """Speculation goes on to the next of its modes; says which. Raises as `turn`."""
+    option = _option(chat, "spec")
+    knob = Knob.of(chat, option)
+    return settings.change_option(chat, option, knob.after(knob.value))
+
+
+def deeper(chat: Chat, by: int) -> str:
+    """So many guesses more on a path at most, or less, within bounds; says how many. Raises as `turn`."""
+    option = _option(chat, "draft_n_max")
+    most = int(option.most or 0)
+    wanted = min(max(depth(chat.values) + by, 0), most)
+    return settings.change_option(chat, option, str(wanted), called=settings.short(option))
+
+
+def _option(chat: Chat, name: str) -> Option:
+    return next(one for one in settings.settable(chat.values) if one.name == name)
 
 
 def reset(chat: Chat, options: Iterable[Option]) -> None:

@@ -55,6 +55,14 @@ def test_recent_models_come_first_and_each_comes_once(tmp_path: Path) -> None:
     assert names == ["b.gguf", "link.gguf"]
 
 
+def test_beside_a_model_is_not_below(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.gguf")
+    write(tmp_path / "y.gguf")
+    write(tmp_path / "below" / "z.gguf")
+    names = [model.path.name for model in Catalogue(beside=[path, tmp_path / "gone" / "a.gguf"]).scan()]
+    assert names == ["x.gguf", "y.gguf"]
+
+
 def test_models_with_names_are_called_by_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "x.gguf")
     monkeypatch.setattr(module, "named", lambda: iter([("user/repo:Q8_0", path)]))

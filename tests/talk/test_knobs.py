@@ -91,6 +91,15 @@ def test_choices_go_round() -> None:
     assert Knob.of(one, option("ignore_eos")).choices == ("on", "off")
 
 
+def test_speculation_is_turned_by_steps() -> None:
+    one = chat(spec="auto")
+    assert [knobs.next_mode(one) for _ in range(3)] == ["spec = fixed", "spec = off", "spec = auto"]
+    assert knobs.deeper(one, 1) == "n-max = 17"  # 16 are the default of auto
+    assert knobs.deeper(one, -20) == "n-max = 0"
+    assert knobs.deeper(one, 999) == "n-max = 256"
+    assert loads(one).loads == []
+
+
 def test_what_fits_on_no_line_is_not_edited() -> None:
     one = chat(grammar='root ::= "a"\n')
     assert not Knob.of(one, option("grammar")).editable
