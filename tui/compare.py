@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Label, Static
+from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from localspec.errors import LocalspecError
@@ -27,7 +27,7 @@ class Side(Vertical):
 
     DEFAULT_CSS = """
     Side { border: round $border; padding: 0 1; }
-    Side > .speed { color: $text-muted; }
+    Side > .speed { height: auto; color: $text-muted; }
     """
 
     def __init__(self, way: Way) -> None:
@@ -39,7 +39,7 @@ class Side(Vertical):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(classes="text", markup=False)
-        yield Label("waits", classes="speed", markup=False)
+        yield Static("waits", classes="speed", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).anchor()
@@ -54,7 +54,7 @@ class Side(Vertical):
             self._shown = len(self._text)
 
     def status(self, text: str) -> None:
-        self.query_one(".speed", Label).update(text)
+        self.query_one(".speed", Static).update(text)
 
 
 class CompareScreen(ModalScreen[None]):
@@ -68,7 +68,7 @@ class CompareScreen(ModalScreen[None]):
     CompareScreen > #outcome { height: auto; max-height: 8; padding: 0 1; border: round $border; }
     CompareScreen.-narrow { padding: 0; }
     """
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (80, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop, close", id="compare.stop")]
 
     def __init__(self, comparison: Comparison) -> None:

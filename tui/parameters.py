@@ -92,7 +92,10 @@ class Row(Vertical):
         self._mark("")
 
     def turn(self, text: str) -> bool:
-        """Sets what was typed, if it is possible; says if not."""
+        """Sets what was typed, if it is another value and possible; says if it is not. Returns whether it was set."""
+        if text == one_line(self.knob.value):
+            self._mark("")
+            return False
         try:
             self.told = knobs.turn(self._chat, self.option, text)
         except LocalspecError as error:

@@ -117,7 +117,12 @@ def test_headers_are_read_again_only_where_a_file_changed(tmp_path: Path, monkey
 def test_models_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the second is looked at, the first can be shown."""
     read: list[str] = []
-    monkeypatch.setattr(module, "read_header", lambda path: read.append(path.name) or read_header(path))
+
+    def noted(path: Path) -> Header:
+        read.append(path.name)
+        return read_header(path)
+
+    monkeypatch.setattr(module, "read_header", noted)
     for name in ("a.gguf", "b.gguf"):
         write(tmp_path / name)
     models = Catalogue([tmp_path]).scan()

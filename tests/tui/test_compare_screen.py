@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from localspec.backends.fake import FakeTarget, FakeVocab
-from localspec.talk.compare import Comparison
+from localspec.talk.compare import Comparison, Said, Step
 from localspec.tui.compare import CompareScreen, Side
 from tests.cli.repl.support import chat, engine, run
 from tests.tui.controls import ScreenHost, drive, shown, until
@@ -57,16 +59,32 @@ def test_a_reason_why_not() -> None:
     assert drive(app, scenario, size=(50, 30)).endswith("Turn it on with /spec on.")
 
 
+class Endless(Comparison):
+    """Says one word and waits to be stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(chat())
+        self._end = Event()
+
+    def run(self) -> Generator[Step, None, None]:
+        yield Said("speculative", "word")
+        self._end.wait()
+
+    def stop(self) -> None:
+        self._end.set()
+
+
 def test_escape_stops_then_closes() -> None:
-    app = ScreenHost(CompareScreen(comparison(n_predict=400)))
+    app = ScreenHost(CompareScreen(Endless()))
 
     async def scenario(pilot: Pilot[Any]) -> int:
+        await until(pilot, lambda: "word" in shown(pilot))
         await pilot.press("escape")
-        await until(pilot, lambda: "stopping" not in said(pilot))
-        open_still = len(app.results)
+        await until(pilot, lambda: said(pilot) == "stopped")
+        closed = len(app.results)
         await pilot.press("escape")
         await pilot.pause()
-        return open_still
+        return closed
 
-    drive(app, scenario, size=(50, 30))
+    assert drive(app, scenario, size=(50, 30)) == 0
     assert app.results == [None]
