@@ -68,7 +68,7 @@ class CompareScreen(ModalScreen[None]):
     CompareScreen > #outcome { height: auto; max-height: 8; padding: 0 1; border: round $border; }
     CompareScreen.-narrow { padding: 0; }
     """
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-wide")]  # noqa: RUF012 (Textual declares it so)
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop, close", id="compare.stop")]
 
     def __init__(self, comparison: Comparison) -> None:

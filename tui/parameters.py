@@ -62,6 +62,7 @@ class Row(Vertical):
         self._chat = chat
         #: What `turn` had to say beyond the change itself.
         self.told: tuple[str, ...] = ()
+        self._marked: tuple[bool, str] | None = None
 
     @property
     def knob(self) -> Knob:
@@ -108,9 +109,12 @@ class Row(Vertical):
     def _mark(self, fault: str) -> None:
         knob = self.knob
         note = fault or printable(knob.note)
+        if (knob.changed, note) == self._marked:  # another layout of the panel is dear
+            return
+        self._marked = knob.changed, note
         self.set_class(bool(fault), "wrong")
         name, below = self.query_one(".name", Label), self.query_one(".note", Static)
-        name.update(f"{'*' if knob.changed else ' '} {knob.label}")
+        name.update(f"{'*' if knob.changed else ' '} {knob.label}", layout=False)
         name.set_class(knob.changed, "changed")
         below.update(note)
         below.set_class(bool(note), "told")
@@ -152,6 +156,7 @@ class Parameters(Vertical):
         super().__init__(id=id)
         self._chat = chat
         self._presets = presets or user_presets()
+        self._about = ""
 
     def compose(self) -> ComposeResult:
         yield Label("Parameters of the next turn", classes="title", markup=False)
@@ -208,8 +213,10 @@ class Parameters(Vertical):
     def _tell(self, row: Row) -> None:
         """What the setting is for, and what became idle by it."""
         choices = f" Space: {' → '.join(row.knob.choices)}." if row.knob.choices else ""
-        lines = [f"{row.option.help}{choices}", *row.told]
-        self.query_one("#about", Static).update(printable("\n".join(lines), keep="\n"))
+        about = printable("\n".join([f"{row.option.help}{choices}", *row.told]), keep="\n")
+        if about != self._about:
+            self._about = about
+            self.query_one("#about", Static).update(about)
 
     # -- actions
 
