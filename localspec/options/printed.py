@@ -11,7 +11,7 @@ from localspec.options.settings import Settings
 from localspec.options.tables.groups import grouped
 
 
-def astoml(command: Command, settings: Settings) -> str:
+def as_toml(command: Command, settings: Settings) -> str:
     """Every value with its origin as a comment; what is not given, and what is secret, is a comment as a whole."""
     lines = [f"# What localspec {command.name} works with. Command line > environment > files > tuned > default."]
     for group, options in grouped(option for option in command.options if option.key).items():

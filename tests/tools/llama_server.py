@@ -73,6 +73,8 @@ def slot(number: int = 0, *, task: int = 7, decoded: int = 20, busy: bool = True
 #: As servers of a year before have it, and one that has done nothing yet.
 OLD_SLOT = {"id": 0, "id_task": 3, "n_ctx": 512, "is_processing": True, "next_token": {"n_decoded": 5}}
 FRESH_SLOT = {"id": 1, "n_ctx": 4096, "speculative": True, "is_processing": False}
+#: One whose answer is over: its tokens are in the counters now.
+DONE_SLOT = {**slot(decoded=0, busy=False), "n_prompt_tokens": 54, "n_prompt_tokens_processed": 0}
 
 
 def refusal(code: int, message: str) -> tuple[int, str]:

@@ -17,7 +17,7 @@ from localspec.tools.top.board import Board, Rate
 from localspec.tools.top.prometheus import Sample, parse
 from localspec.tools.top.reading import Reading, Slot, metrics_of, model_of, slots_of
 from localspec.tools.top.source import Mock, Server
-from localspec.tools.top.words import bar, lines
+from localspec.tools.top.words import bar, depths, lines
 from tests.cli.support import error_line, run
 from tests.tools.llama_server import FRESH_SLOT, OLD_SLOT, PROPS, Pages, metrics, refusal, serving, slot
 
@@ -128,6 +128,25 @@ def test_speed_is_what_came_into_the_slots() -> None:
     assert 5 < view.speed < 10
     assert view.peak == 10
     assert view.curve == (10, view.speed)
+
+
+def test_an_answer_that_ends_between_two_looks_is_counted_once() -> None:
+    board = Board("x")
+    board.take(reading(0, busy(1, 90), tokens_predicted_total=500.0))
+    ended = Slot(0, 1, 100, False, 130, 0, True)  # 120 tokens in all
+    assert board.take(reading(2, ended, tokens_predicted_total=620.0)).speed == 15
+    other = Board("x")
+    other.take(reading(0, busy(1, 90), tokens_predicted_total=1_234_560.0))
+    assert other.take(reading(2, busy(1, 100), tokens_predicted_total=1_234_560.0)).speed == 5
+
+
+def test_depths_that_never_held_are_not_drawn() -> None:
+    told = {"spec_decode_num_draft_tokens_total": 90.0, "spec_decode_num_accepted_tokens_total": 9.0}
+    found = Reading(0, True, metrics={**told, "spec_decode_num_drafts_total": 10.0}, accepted_at=(6, 0, 3, 0, 0))
+    drawn = depths(Board("x").take(found), plain=True)
+    assert drawn == ["  depth 1  ######.... 60 %", "  depth 2  .......... 0 %", "  depth 3  ###....... 30 %"]
+    many = Reading(0, True, metrics={**told, "spec_decode_num_drafts_total": 10.0}, accepted_at=(1,) * 48)
+    assert len(depths(Board("x").take(many))) == 8
 
 
 def test_counters_stand_in_for_slots_that_are_not_told() -> None:

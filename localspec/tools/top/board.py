@@ -133,7 +133,7 @@ class Board:
             speed=self._speed.value,
             peak=self._speed.peak,
             reading=self._reading.value if now.metrics is not None else None,
-            tokens=_whole(now.metric("tokens_predicted_total")),
+            tokens=_whole(now.metric(_TOKENS)),
             busy=_busy(now),
             waiting=_whole(now.metric("requests_deferred")),
             guesses=self._guesses(now),
@@ -166,16 +166,26 @@ class Board:
 
 
 _DRAFTED, _ACCEPTED = "spec_decode_num_draft_tokens_total", "spec_decode_num_accepted_tokens_total"
-_STEPS = "spec_decode_num_drafts_total"
+_STEPS, _TOKENS = "spec_decode_num_drafts_total", "tokens_predicted_total"
+#: Counters are written in six digits.
+_DIGITS = 1_000_000
 
 
 def _answered(before: Reading, now: Reading) -> float:
-    """Tokens that came between two readings. Slots tell them as they come; counters when an answer is over, and from
-    a million on in six digits only."""
+    """Tokens that came between two readings. Slots tell those of answers that run, the counter those of answers that
+    are over; from a million on it has six digits only, and slots alone have to do."""
     if before.slots is None or now.slots is None:
-        return _grown(before, now, "tokens_predicted_total")
+        return _grown(before, now, _TOKENS)
+    totals = [one.metric(_TOKENS) for one in (before, now)]
+    if all(total is not None and total < _DIGITS for total in totals):
+        one, other = ((reading.metric(_TOKENS) or 0.0) + _running(reading) for reading in (before, now))
+        return max(other - one, 0.0)
     known = {slot.id: slot for slot in before.slots}
     return sum(_more(known.get(slot.id), slot) for slot in now.slots)
+
+
+def _running(reading: Reading) -> int:
+    return sum(slot.decoded for slot in reading.slots or () if slot.busy)
 
 
 def _more(before: Slot | None, now: Slot) -> int:

@@ -138,7 +138,8 @@ class Mock:
             self._counts["prompt"] += prompt
             return replace(slot, task=self._task, busy=True, cached=prompt, decoded=0)
         if slot.decoded > self._chance.randint(200, 900):
-            return replace(slot, busy=False)
+            self._counts["tokens"] += slot.decoded
+            return replace(slot, busy=False, decoded=0)
         came = self._steps()
         return replace(slot, decoded=slot.decoded + came, cached=slot.cached + came)
 
@@ -153,5 +154,4 @@ class Mock:
             self._counts["drafts"] += 1
             self._counts["guesses"] += len(self._accepted)
             tokens += held + 1
-        self._counts["tokens"] += tokens
         return tokens

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from localspec.report import speed
 from localspec.text.layout import flow
 from localspec.text.printable import one_line
@@ -10,6 +12,8 @@ from localspec.tools.top.reading import Slot
 
 #: Columns of a line's head.
 _HEAD = 9
+#: Depths that are shown.
+_DEPTHS = 8
 #: Cells of a bar, full and empty.
 _BAR = 10
 
@@ -18,7 +22,7 @@ def summary(view: View, width: int, *, plain: bool = False) -> list[str]:
     """All but the slots, no line wider than ``width`` where words allow it; ``plain``: in ASCII."""
     rows = [("server", [view.url, state(view)])]
     if view.model:
-        rows.append(("model", [part for part in (view.model, view.build) if part]))
+        rows.append(("model", [part for part in (PurePath(view.model).name, view.build) if part]))
     if not view.fault and view.ready:
         rows += [("speed", _speeds(view)), ("requests", _requests(view)), ("guesses", _guesses(view))]
     rows += [("missing", [one]) for one in view.missing]
@@ -74,9 +78,10 @@ def _share(value: float) -> str:
 
 
 def depths(view: View, *, plain: bool = False) -> list[str]:
-    """A bar for each depth of a guess."""
+    """A bar for each depth of a guess, down to the last one that ever held, or the first few."""
     shares = () if view.guesses is None else view.guesses.by_depth
-    rows = enumerate(shares, start=1)
+    deepest = max((depth for depth, share in enumerate(shares, start=1) if share), default=0)
+    rows = list(enumerate(shares[:deepest], start=1))[:_DEPTHS]
     return [f"  depth {depth}  {bar(share, plain=plain)} {_share(share)}" for depth, share in rows]
 
 
