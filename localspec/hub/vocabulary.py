@@ -12,14 +12,15 @@ from localspec.hub.header import Array, Header
 _PADDING = 128
 #: Tokens that are not compared: names of control tokens come first in many models, and may differ.
 _SKIPPED = 512
-#: Bytes of the tokens after them that are: some thousand tokens.
+#: Bytes of the tokens after them that are: some thousand tokens. Shorter lists are not compared: padding, which may
+#: differ, would be a part of them.
 _SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """``kind``: of the tokenizer, ``splits``: how it takes text apart, ``count`` tokens, ``digest``: of some of
-    them."""
+    them, where there are enough."""
 
     kind: str | None
     splits: str | None
@@ -43,8 +44,10 @@ class Vocabulary:
         except OSError as error:
             raise ModelLoadError(f"{header.path} cannot be read: {error.strerror}", hint="Check the path.") from None
         kind, splits = header.text("tokenizer.ggml.model"), header.text("tokenizer.ggml.pre")
-        start = _after(listed, min(_SKIPPED, tokens.count // 2))
-        return cls(kind, splits, tokens.count, hashlib.sha256(listed[start : start + _SAMPLE]).hexdigest())
+        start = _after(listed, _SKIPPED)
+        sample = listed[start : start + _SAMPLE]
+        digest = hashlib.sha256(sample).hexdigest() if len(sample) == _SAMPLE else ""
+        return cls(kind, splits, tokens.count, digest)
 
     def same_as(self, other: Vocabulary) -> bool:
         """Whether ids mean the same in both; what only loading finds out (a renamed control token) goes unnoticed."""
