@@ -40,13 +40,14 @@ class _Entry:
 
     @property
     def prompt(self) -> Content:
-        """Three lines; names are no markup."""
-        verdict = f"{SIGNS[self.verdict.grade]} {one_line(self.verdict.text)}"
+        """Name, facts, and the parts of the verdict below each other; names are no markup."""
+        first, *others = one_line(self.verdict.text).split("; ")
+        said = [f"  {SIGNS[self.verdict.grade]} {first}", *(f"    {part}" for part in others)]
         return Content("\n").join(
             [
                 Content.styled(one_line(self.model.name), "bold"),
                 Content(f"  {one_line(self.model.facts)}"),
-                Content.styled(f"  {verdict}", STYLES[self.verdict.grade]),
+                Content.styled("\n".join(said), STYLES[self.verdict.grade]),
             ]
         )
 

@@ -16,7 +16,7 @@ from localspec.tools.top.reading import Reading, Slot, metrics_of, model_of, slo
 from localspec.tools.web import checked, root, unreachable
 
 #: Seconds that a server may take for an answer: it is asked while it computes.
-_PATIENCE = 5.0
+_PATIENCE = 3.0
 _MEND = {"/slots": "start the server without --no-slots", "/metrics": "start the server with --metrics"}
 
 
