@@ -23,12 +23,15 @@ def row(pilot: Pilot[Any], name: str) -> Row:
     return next(one for one in pilot.app.query(Row) if one.option.name == name)
 
 
-async def write(pilot: Pilot[Any], name: str, text: str) -> Row:
-    """Types over what stands in a field."""
+async def write(pilot: Pilot[Any], name: str, text: str, *, by_key: bool = False) -> Row:
+    """Puts a text into a field, over what stands there."""
     found = row(pilot, name)
     found.field.focus()
     await pilot.pause()
-    await pilot.press("home", "ctrl+k", *text)
+    if by_key:
+        await pilot.press("home", "ctrl+k", *text)
+    else:
+        found.field.value = text
     await pilot.pause()
     return found
 
@@ -44,7 +47,7 @@ def test_a_value_is_edited_where_it_stands(presets: Presets, size: tuple[int, in
     app = PanelHost(Parameters(one, presets))
 
     async def scenario(pilot: Pilot[Any]) -> str:
-        await write(pilot, "temp", "0.25")
+        await write(pilot, "temp", "0.25", by_key=True)
         return shown(pilot)
 
     screen = drive(app, scenario, size=size)
@@ -61,7 +64,7 @@ def test_a_mistake_is_told_as_by_set_and_does_not_count(presets: Presets, size: 
     one = chat(temp=0.8)
 
     async def scenario(pilot: Pilot[Any]) -> tuple[bool, str, str]:
-        found = await write(pilot, "temp", "warm")
+        found = await write(pilot, "temp", "warm", by_key=True)
         wrong, said = found.wrong, " ".join(shown(pilot).split())
         row(pilot, "seed").field.focus()
         await pilot.pause()
