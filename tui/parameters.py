@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -46,12 +47,9 @@ class Row(Vertical):
     """A setting's name, its field, and below them what differs from the default or is wrong."""
 
     DEFAULT_CSS = """
-    Row { height: auto; }
-    Row > Horizontal { height: 1; }
-    Row .name { width: 22; }
+    Row { layout: grid; grid-size: 2; grid-columns: 22 1fr; grid-rows: auto; height: auto; }
     Row .name.changed { text-style: bold; }
-    Row Field { width: 1fr; }
-    Row .note { padding-left: 2; color: $text-muted; display: none; }
+    Row .note { column-span: 2; padding-left: 2; color: $text-muted; display: none; }
     Row .note.told { display: block; }
     Row.wrong .note { color: $text-error; }
     """
@@ -78,9 +76,8 @@ class Row(Vertical):
         return self.has_class("wrong")
 
     def compose(self) -> ComposeResult:
-        with Horizontal():
-            yield Label(classes="name", markup=False)
-            yield Field(self.knob)
+        yield Label(classes="name", markup=False)
+        yield Field(self.knob)
         yield Static(classes="note", markup=False)
 
     def on_mount(self) -> None:
@@ -120,6 +117,59 @@ class Row(Vertical):
         below.set_class(bool(note), "told")
 
 
+class Section(Vertical):
+    """The knobs of one heading: the common ones and those that were changed, on demand all. Fields are dear to make."""
+
+    DEFAULT_CSS = """
+    Section { height: auto; }
+    Section > .heading { text-style: bold underline; padding: 1 0 0 1; }
+    Section > Button { margin-left: 2; }
+    """
+
+    def __init__(self, chat: Chat, heading: str, options: Sequence[Option]) -> None:
+        super().__init__()
+        self._chat = chat
+        self._heading = heading
+        self._hidden = list(options)
+
+    def compose(self) -> ComposeResult:
+        yield Label(self._heading, classes="heading", markup=False)
+        yield from self._taken(all_of_them=False)
+        yield Button(self._more, classes="more", compact=True)
+
+    def on_mount(self) -> None:
+        self._label()
+
+    def reread(self) -> None:
+        """What was changed is among what is shown, as it stands now."""
+        for row in self.query(Row):
+            row.show()
+        self._mount(all_of_them=False)
+
+    def expand(self) -> None:
+        """Shows all."""
+        self._mount(all_of_them=True)
+
+    def _mount(self, *, all_of_them: bool) -> None:
+        if rows := self._taken(all_of_them=all_of_them):
+            self.mount(*rows, before=self.query_one(Button))
+            self._label()
+
+    def _taken(self, *, all_of_them: bool) -> list[Row]:
+        """Rows for what is no longer hidden."""
+        taken = [one for one in self._hidden if all_of_them or knobs.shown_first(self._chat, one)]
+        self._hidden = [one for one in self._hidden if one not in taken]
+        return [Row(self._chat, option) for option in taken]
+
+    @property
+    def _more(self) -> str:
+        return f"{len(self._hidden)} more"
+
+    def _label(self) -> None:
+        button = self.query_one(Button)
+        button.label, button.display = self._more, bool(self._hidden)
+
+
 class _Rows(VerticalScroll, can_focus=False, inherit_bindings=False):
     """Arrows are for going from field to field."""
 
@@ -131,7 +181,6 @@ class Parameters(Vertical):
     DEFAULT_CSS = """
     Parameters { width: 100%; min-width: 36; height: 100%; }
     Parameters > .title { text-style: bold; padding: 0 1; }
-    Parameters .heading { text-style: bold underline; padding: 1 0 0 1; }
     Parameters > #knobs { height: 1fr; }
     Parameters > #about { height: auto; max-height: 5; padding: 0 1; border-top: solid $border; }
     Parameters > #buttons { height: 1; }
@@ -143,6 +192,7 @@ class Parameters(Vertical):
         Binding("ctrl+z", "reset", "Reset", id="parameters.reset"),
         Binding("alt+z", "reset_all", "Reset all", id="parameters.reset-all"),
         Binding("alt+p", "presets", "Presets", id="parameters.presets"),
+        Binding("alt+m", "more", "All settings", id="parameters.more"),
     ]
     HELP = """\
     Settings of the chat. Type a value: it counts from the next turn on. Space goes through choices.
@@ -162,8 +212,7 @@ class Parameters(Vertical):
         yield Label("Parameters of the next turn", classes="title", markup=False)
         with _Rows(id="knobs"):
             for heading, options in knobs.knobs(self._chat.values).items():
-                yield Label(heading, classes="heading", markup=False)
-                yield from (Row(self._chat, option) for option in options)
+                yield Section(self._chat, heading, options)
         yield Static(id="about", markup=False)
         with Horizontal(id="buttons"):
             yield Button("Reset", id="reset", compact=True, tooltip="The setting that the cursor is in")
@@ -172,8 +221,8 @@ class Parameters(Vertical):
 
     def reread(self) -> None:
         """Shows the chat's settings as they are: something else may have changed them."""
-        for row in self.query(Row):
-            row.show()
+        for section in self.query(Section):
+            section.reread()
 
     @property
     def current(self) -> Row | None:
@@ -229,19 +278,24 @@ class Parameters(Vertical):
 
     def action_reset(self) -> None:
         if (row := self.current) is not None:
-            self._reset([row])
+            self._reset([row.option])
 
     def action_reset_all(self) -> None:
-        self._reset(list(self.query(Row)))
+        self._reset(knobs.all_knobs(self._chat.values))
 
-    def _reset(self, rows: list[Row]) -> None:
+    def action_more(self) -> None:
+        """Shows the settings that few people turn, too."""
+        for section in self.query(Section):
+            section.expand()
+
+    def _reset(self, options: Sequence[Option]) -> None:
         try:
-            knobs.reset(self._chat, [row.option for row in rows])
+            knobs.reset(self._chat, options)
         except LocalspecError as error:  # one of two that go together
             self.notify(printable(f"{error.message}. {error.hint}"), severity="error", markup=False)
-        for row in rows:
+        for row in self.query(Row):
             row.told = ()
-            row.show()
+        self.reread()
         self.post_message(self.Changed())
 
     def action_presets(self) -> None:
@@ -257,6 +311,9 @@ class Parameters(Vertical):
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
         event.stop()
+        if isinstance(section := event.button.parent, Section):
+            section.expand()
+            return
         actions = {"reset": self.action_reset, "reset-all": self.action_reset_all, "presets": self.action_presets}
         actions[event.button.id or ""]()
 

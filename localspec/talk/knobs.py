@@ -15,6 +15,11 @@ from localspec.options.tables.groups import grouped
 from localspec.talk import settings
 from localspec.talk.chat import Chat
 
+#: What most people turn.
+COMMON = (
+    *("n_predict", "stop", "spec", "draft_n_max", "draft_p_min", "tree_width"),
+    *("seed", "temp", "top_k", "top_p", "min_p", "repeat_penalty"),
+)
 #: What a knob of ``on`` and ``off`` goes through.
 SWITCH = ("on", "off")
 
@@ -48,6 +53,11 @@ def knobs(values: Values) -> dict[str, tuple[Option, ...]]:
 def all_knobs(values: Values) -> tuple[Option, ...]:
     """The same without headings."""
     return tuple(option for options in knobs(values).values() for option in options)
+
+
+def shown_first(chat: Chat, option: Option) -> bool:
+    """Whether it is common, or not at its default."""
+    return option.name in COMMON or Knob.of(chat, option).changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Button, Input, OptionList, Static
 
 from localspec.talk import settings
+from localspec.talk.knobs import COMMON, all_knobs
 from localspec.talk.presets import Presets
 from localspec.tui.parameters import Field, Parameters, Row
 from localspec.tui.presets import PresetScreen
@@ -25,6 +26,9 @@ def row(pilot: Pilot[Any], name: str) -> Row:
 
 async def write(pilot: Pilot[Any], name: str, text: str, *, by_key: bool = False) -> Row:
     """Puts a text into a field, over what stands there."""
+    if name not in COMMON:
+        pilot.app.query_one(Parameters).action_more()
+        await pilot.pause()
     found = row(pilot, name)
     found.field.focus()
     await pilot.pause()
@@ -152,6 +156,8 @@ def test_a_text_of_several_lines_is_not_edited(presets: Presets) -> None:
     one = chat(grammar='root ::= "a"\n')
 
     async def scenario(pilot: Pilot[Any]) -> bool:
+        pilot.app.query_one(Parameters).action_more()
+        await pilot.pause()
         return row(pilot, "grammar").field.disabled
 
     assert drive(PanelHost(Parameters(one, presets)), scenario, size=(50, 40))
@@ -229,9 +235,29 @@ def test_a_preset_that_cannot_be_used_says_so(presets: Presets) -> None:
 def test_every_knob_has_a_field(presets: Presets) -> None:
     one = chat()
 
-    async def scenario(pilot: Pilot[Any]) -> int:
-        return len(pilot.app.query(Field))
+    async def scenario(pilot: Pilot[Any]) -> tuple[int, int, int]:
+        few = len(pilot.app.query(Field))
+        await pilot.press("alt+m")
+        await pilot.pause()
+        return few, len(pilot.app.query(Field)), len([one for one in pilot.app.query(".more") if one.display])
 
-    from localspec.talk.knobs import all_knobs
+    few, every, buttons = drive(PanelHost(Parameters(one, presets)), scenario, size=(50, 40))
+    assert (few, every, buttons) == (len(COMMON), len(all_knobs(one.values)), 0)
 
-    assert drive(PanelHost(Parameters(one, presets)), scenario, size=(50, 40)) == len(all_knobs(one.values))
+
+def test_what_was_changed_is_among_the_few(presets: Presets) -> None:
+    one = chat()
+
+    async def scenario(pilot: Pilot[Any]) -> tuple[str, int]:
+        settings.change(one, "mirostat-ent", "4")
+        pilot.app.query_one(Parameters).reread()
+        await pilot.pause()
+        few = len(pilot.app.query(Field))
+        button = next(one for one in pilot.app.query(".more").results(Button) if one.display)
+        await pilot.click(button)
+        await pilot.pause()
+        return row(pilot, "mirostat_ent").field.value, len(pilot.app.query(Field)) - few
+
+    value, more = drive(PanelHost(Parameters(one, presets)), scenario, size=(50, 60))
+    assert value == "4.0"
+    assert more > 0

@@ -40,7 +40,7 @@ def test_a_server_is_shown(size: tuple[int, int], plain: bool) -> None:
         await pilot.pause()
         return shown(pilot), pilot.app.query_one(DataTable).row_count
 
-    screen, slots = drive(TopApp(source, interval=0.001, plain=plain), scenario, size=size)
+    screen, slots = drive(TopApp(source, interval=0.02, plain=plain), scenario, size=size)
     assert slots == 2
     for word in ("mock-model.gguf", "tok/s", "accepted", "depth 1", "slot"):
         assert word in screen
@@ -71,7 +71,7 @@ def test_keys() -> None:
 
 def test_a_pause_is_one() -> None:
     source = Counted()
-    app = TopApp(source, interval=0.001)
+    app = TopApp(source, interval=0.02)
 
     async def scenario(pilot: Pilot[Any]) -> tuple[int, int]:
         await until(pilot, lambda: source.looks > 3)
@@ -91,7 +91,7 @@ def test_a_pause_is_one() -> None:
 
 def test_a_server_that_goes_and_comes() -> None:
     source = Counted()
-    app = TopApp(source, interval=0.001)
+    app = TopApp(source, interval=0.02)
 
     async def scenario(pilot: Pilot[Any]) -> list[str]:
         def said() -> str:
