@@ -146,7 +146,7 @@ class Section(Vertical):
             row.show()
         self._mount(all_of_them=False)
 
-    def expand(self) -> None:
+    def show_all(self) -> None:
         """Shows all."""
         self._mount(all_of_them=True)
 
@@ -286,7 +286,7 @@ class Parameters(Vertical):
     def action_more(self) -> None:
         """Shows the settings that few people turn, too."""
         for section in self.query(Section):
-            section.expand()
+            section.show_all()
 
     def _reset(self, options: Sequence[Option]) -> None:
         try:
@@ -312,7 +312,7 @@ class Parameters(Vertical):
     def _pressed(self, event: Button.Pressed) -> None:
         event.stop()
         if isinstance(section := event.button.parent, Section):
-            section.expand()
+            section.show_all()
             return
         actions = {"reset": self.action_reset, "reset-all": self.action_reset_all, "presets": self.action_presets}
         actions[event.button.id or ""]()
