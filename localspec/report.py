@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from localspec.types import EngineInfo, Finished, Placement, SpecStats, Timings, TokenInfo
+from localspec.types import EngineInfo, Finished, Placement, SpecStats, StepStats, Timings, TokenInfo, TreeTrace
 
 
 def timings_record(timings: Timings, stats: SpecStats) -> dict[str, Any]:
@@ -86,6 +86,41 @@ def logprob_record(token: TokenInfo) -> dict[str, Any]:
         "bytes": list(token.piece),
         "logprob": token.logprob,
         "top_logprobs": [{"id": one.id, "bytes": list(one.piece), "logprob": one.logprob} for one in token.top],
+    }
+
+
+def step_record(step: StepStats, tokens: Sequence[TokenInfo], tree: TreeTrace | None) -> dict[str, Any]:
+    """One verify step: what was guessed, what of it held, what came of it and who guessed that."""
+    return {
+        "draft_n": step.draft_n,
+        "tested": step.tested,
+        "draft_n_accepted": step.accepted,
+        "emitted": step.emitted,
+        "cut": step.cut,
+        "draft_ms": _ms(step.t_draft),
+        "verify_ms": _ms(step.t_verify),
+        "host_ms": _ms(step.t_host),
+        "plain_ms": None if step.t_plain is None else _ms(step.t_plain),
+        "tokens": [_provenance_record(token) for token in tokens],
+        "tree": None if tree is None else _tree_record(tree),
+    }
+
+
+def _provenance_record(token: TokenInfo) -> dict[str, Any]:
+    guess = {"drafter": token.source or None, "depth": token.depth, "draft_p": token.draft_p}
+    return {**logprob_record(token), **guess, "target_p": token.target_p}
+
+
+def _tree_record(tree: TreeTrace) -> dict[str, Any]:
+    """Place by place the nodes of a tree; node 0 is the pending token, ``path`` are the nodes that held."""
+    return {
+        "ids": list(tree.tokens),
+        "bytes": [list(piece) for piece in tree.pieces],
+        "parents": list(tree.parents),
+        "drafters": [name or None for name in tree.sources],
+        "draft_p": list(tree.scores),
+        "target_p": list(tree.target_p),
+        "path": list(tree.path),
     }
 
 

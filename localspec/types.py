@@ -258,7 +258,7 @@ def _sum(one: Any, other: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SpecStats:
-    """Statistics of one answer; `localspec.engine.stats.StatsBook` is the one place that computes them.
+    """Statistics of one answer; `localspec.stats.StatsBook` is the one place that computes them.
 
     ``acceptance`` = accepted / drafted-and-verified as llama.cpp counts; ``alpha`` = accepted / tested edges
     of the walk; ``mean_length`` = 1 + accepted / steps that had a draft; ``tokens_per_step`` over all steps;

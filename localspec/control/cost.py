@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Mapping
 
@@ -11,6 +12,7 @@ _SPAN = 7  # passes whose median is the level: one that was pushed aside says no
 _ALIKE = 64
 _SLOW = 0.05  # how far a surprising pass moves the shape; further at first
 _LARGEST_SURPRISE = 2.0
+_FEW_CHANGES, _KEPT_CHANGES = 12, 65  # passes whose median says what a change costs
 _MOST_CHANGE = 0.2  # of the shortest pass
 #: Cells more or less that make it another context.
 JUMP = 512
@@ -26,21 +28,26 @@ class CostCurve:
     price of a row stays right where plain passes are rare, and the time of a plain pass where drafts are the rule.
 
     A pass of another number of rows than the one before takes longer: backends prepare a graph for a shape and use it
-    again while the shape stays.
+    again while the shape stays. How much longer is best seen where plain decoding is taken up again.
 
     Args:
         points: rows → seconds at a short context, as measured at load; may be empty, then the first passes teach.
         change_s: seconds more after a pass of another number of rows.
+        cell_s: seconds that every row pays for a cell of context; ``None``: the passes will show.
     """
 
-    def __init__(self, points: Mapping[int, float] | None = None, change_s: float = 0.0) -> None:
+    def __init__(
+        self, points: Mapping[int, float] | None = None, change_s: float = 0.0, cell_s: float | None = None
+    ) -> None:
         self._points = _plausible(points or {})
         self._bases: list[float] = []  # by rows, filled as asked for
         self._shape: dict[int, float] = {}
         self._seen: Counter[int] = Counter()
         # Measured beside busy neighbours it may come out as anything.
         self._change_s = min(change_s, _MOST_CHANGE * min(self._points.values(), default=0.0))
-        self._slope = ContextSlope(self._points.get(1, 0.0))
+        self._slope = ContextSlope(self._points.get(1, 0.0), cell_s)
+        # Of the last passes of one row, over what was expected of them without a change: by whether there was none.
+        self._alone: dict[bool, deque[float]] = {same: deque(maxlen=_KEPT_CHANGES) for same in (True, False)}
         self._cells, self._fresh = 0, 0
         self._level = 1.0
         self._ratios: deque[float] = deque(maxlen=_SPAN)  # of the last passes: seconds over what the shape says
@@ -53,7 +60,14 @@ class CostCurve:
         while len(self._bases) <= rows:
             self._bases.append(self._base(len(self._bases)))
         reading = rows * self._slope.row_s * self._cells
-        return (self._bases[rows] * self._shape.get(rows, 1.0) + reading) * self._level
+        return (self._bases[rows] * self._correction(rows) + reading) * self._level
+
+    def _correction(self, rows: int) -> float:
+        """What was learnt of the shape at so many rows; else half of what made the nearest number of several dearer."""
+        if rows in self._shape or rows == 1:
+            return self._shape.get(rows, 1.0)
+        nearest = min((n for n in self._shape if n > 1), key=lambda n: abs(n - rows), default=rows)
+        return math.sqrt(max(self._shape.get(nearest, 1.0), 1.0))
 
     @property
     def known(self) -> bool:
@@ -78,6 +92,8 @@ class CostCurve:
 
     def observe(self, rows: int, seconds: float, cells: int = 0) -> None:
         """One pass, with so many cells of context in use."""
+        if rows == 1 and self._rows:
+            self._learn_change(seconds)
         if not self.settled(rows):
             seconds = max(seconds - self.change_s, seconds / 2)
         if not self._points:
@@ -94,6 +110,14 @@ class CostCurve:
         if not self._fresh:
             self._correct(rows, seconds)
 
+    def _learn_change(self, seconds: float) -> None:
+        if not (expected := self.seconds(1)):
+            return
+        self._alone[self.settled(1)].append(seconds / expected)
+        if all(len(ratios) >= _FEW_CHANGES for ratios in self._alone.values()):
+            without, more = (sorted(self._alone[same])[len(self._alone[same]) // 2] for same in (True, False))
+            self._change_s = min(max(more - without, 0.0), _MOST_CHANGE) * expected / self._level
+
     def _correct(self, rows: int, seconds: float) -> None:
         expected = max(self.seconds(rows), 1e-9)
         self._ratios.append(self._level * seconds / expected)
@@ -101,7 +125,7 @@ class CostCurve:
         if self._alike < _ALIKE:  # with one count alone, shape and level cannot be told apart
             surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
             self._seen[rows] += 1
-            self._shape[rows] = self._shape.get(rows, 1.0) * surprise ** max(_SLOW, 1 / (self._seen[rows] + 2))
+            self._shape[rows] = self._correction(rows) * surprise ** max(_SLOW, 1 / (self._seen[rows] + 2))
 
     def _base(self, rows: int) -> float:
         """Between measured points a straight line; beyond them the last two points go on, at least flat."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from localspec.backends.base import Target, Work
+from localspec.backends.base import Target, TargetCaps, Work
 from localspec.control.cost import CostCurve
 from localspec.control.threads import UNDISTURBED
 from localspec.spec.tree import TokenTree
@@ -15,6 +15,8 @@ from localspec.spec.tree import TokenTree
 #: Counts of rows that are measured; between them the curve is a line.
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _ROUNDS = 3
+_CELLS, _MANY = 128, 8  # a context long enough to be felt, and rows that feel it well
+_READ = 0.5  # share of the budget that reading so much may take
 
 
 def measure(
@@ -28,7 +30,8 @@ def measure(
 ) -> CostCurve:
     """What passes of 1, 2, 3, … up to ``most`` rows take at a short context: the least of some rounds over all counts,
     since neighbours only ever make a pass slower. Every count is measured twice in a row: the first pass also shows
-    what it costs to come from another count. Takes about ``budget_s``, two rounds at least.
+    what it costs to come from another count. Takes about ``budget_s``, two rounds at least. Then what a row pays for
+    the context it looks at, where a context is read soon enough (the larger the model, the less that matters).
 
     Beside busy neighbours all passes take about as long, whatever their rows, so that guesses would look free. Passes
     that did not get their CPU time say nothing then, and where too few did, rows are priced by a rule of thumb until
@@ -42,28 +45,54 @@ def measure(
     """
     counts = [n for n in ROWS if n <= min(most, target.caps.max_outputs)]
     seq = target.open()
+
+    def timed(rows: int) -> tuple[float, bool]:
+        """Seconds of a pass, and whether it got its CPU time."""
+        start, burnt = clock(), cpu_clock()
+        target.forward([Work(seq, TokenTree.chain([0] * rows))])
+        seconds, burnt = clock() - start, cpu_clock() - burnt
+        target.commit(seq, ())
+        return seconds, burnt >= UNDISTURBED * seconds * threads
+
     first: dict[int, list[float]] = defaultdict(list)
     again: dict[int, list[float]] = defaultdict(list)
     own: dict[int, list[float]] = defaultdict(list)  # of ``again``: those that got their CPU time
     try:
-        target.forward([Work(seq, TokenTree.root(0))])  # buffers and pages are touched before anything counts
-        target.commit(seq, ())
+        timed(1)  # buffers and pages are touched before anything counts
         began = clock()
         for round_ in range(_ROUNDS):
             if round_ > 1 and clock() - began > budget_s * round_ / (round_ + 1):
                 break
             for n in counts:
-                for times in (first, again):
-                    start, burnt = clock(), cpu_clock()
-                    target.forward([Work(seq, TokenTree.chain([0] * n))])
-                    seconds, burnt = clock() - start, cpu_clock() - burnt
-                    times[n].append(seconds)
-                    if times is again and burnt >= UNDISTURBED * seconds * threads:
-                        own[n].append(seconds)
-                    target.commit(seq, ())
+                first[n].append(timed(n)[0])
+                seconds, undisturbed = timed(n)
+                again[n].append(seconds)
+                if undisturbed:
+                    own[n].append(seconds)
+        if 2 * len(own) < len(counts):
+            return CostCurve({1: min(again[1])})
+        points = {n: min(times) for n, times in own.items()}
+        cell_s = None
+        if _MANY in points and _has_room(target.caps) and _seconds_to_read(points) <= _READ * budget_s:
+            target.forward([Work.prompt(seq, [0] * _CELLS)])
+            target.commit(seq, range(_CELLS))
+            cell_s = _cell_s(points[_MANY], [timed(_MANY) for _ in range(_ROUNDS)])
     finally:
         target.close(seq)
-    if 2 * len(own) < len(counts):
-        return CostCurve({1: min(again[1])})
-    points = {n: min(times) for n, times in own.items()}
-    return CostCurve(points, max(median(min(first[n]) - points[n] for n in points), 0.0))
+    return CostCurve(points, max(median(min(first[n]) - points[n] for n in points), 0.0), cell_s)
+
+
+def _has_room(caps: TargetCaps) -> bool:
+    return caps.max_rows >= _CELLS and caps.n_ctx >= _CELLS + _MANY
+
+
+def _seconds_to_read(points: Mapping[int, float]) -> float:
+    """How long a context of `_CELLS` takes to be read, at most: by the pass of the most rows."""
+    rows = max(points)
+    return points[rows] * _CELLS / rows
+
+
+def _cell_s(short_s: float, passes: Sequence[tuple[float, bool]]) -> float | None:
+    """Seconds that a row pays for a cell, by passes of many rows in an empty context and in one of `_CELLS`."""
+    times = [seconds for seconds, undisturbed in passes if undisturbed]
+    return max(min(times) - short_s, 0.0) / (_MANY * _CELLS) if times else None

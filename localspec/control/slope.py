@@ -17,18 +17,20 @@ class ContextSlope:
 
     Attention reads the whole context again for every row, while weights are read once for all of them. So the longer
     the context, the nearer the price of a row comes to that of a whole pass, and guesses that paid at its start pay no
-    more. Passes at a short context cannot show it; the slope is the median of those between any two contexts that were
-    met (Theil and Sen), each by the median of its passes: neighbours on the machine come and go.
+    more. Passes of one row at a short context can hardly show it; the slope is the median of those between any two
+    contexts that were met (Theil and Sen), each by the median of its passes: neighbours on the machine come and go.
 
     Args:
         start_s: seconds of a pass of one row with nothing to look at; 0: not known.
+        row_s: seconds a cell as measured before any pass; ``None``: not measured.
     """
 
-    def __init__(self, start_s: float) -> None:
+    def __init__(self, start_s: float, row_s: float | None = None) -> None:
         self._start_s = start_s
+        self._measured = row_s
         self._passes: dict[int, deque[tuple[int, float]]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._since: dict[int, int] = defaultdict(int)
-        self.row_s = 0.0  # seconds a cell
+        self.row_s = row_s or 0.0  # seconds a cell
 
     def observe(self, cells: int, seconds: float) -> None:
         """A pass of one row that looked at ``cells``."""
@@ -51,6 +53,8 @@ class ContextSlope:
         slopes = sorted(
             ((bs - as_) / (b - a), abs(b - a)) for (a, as_), (b, bs) in combinations(points, 2) if abs(b - a) >= _APART
         )
+        if self._measured is not None:
+            slopes = sorted([*slopes, (self._measured, _APART)])
         half, seen = sum(weight for _, weight in slopes) / 2, 0.0
         for slope, weight in slopes:  # far ones count for more
             seen += weight

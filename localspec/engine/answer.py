@@ -15,11 +15,11 @@ from localspec.backends.base import Row, Rows, Target
 from localspec.drafters.base import Draft
 from localspec.engine.encode import Spelling
 from localspec.engine.slots import Slot
-from localspec.engine.stats import StatsBook
 from localspec.errors import LocalspecError
 from localspec.sampling import SamplerState
 from localspec.spec.accept import Acceptance, accept_by_draw, accept_by_ratio
 from localspec.spec.tree import TokenTree
+from localspec.stats import StatsBook
 from localspec.text.stream import TextStream
 from localspec.types import (
     Alternative,

@@ -82,7 +82,7 @@ def _rows(answer: list[str], prompt: list[str], stats: SpecStats, width: int) ->
     if stats.alpha is None or stats.acceptance is None or stats.mean_length is None:
         rows.append(("guesses", ["nothing was drafted"]))
     else:
-        accepted = f"accepted {_share(stats.accepted, stats.draft_n)} ({stats.accepted}/{stats.draft_n})"
+        accepted = f"accepted {share(stats.accepted, stats.draft_n)} ({stats.accepted}/{stats.draft_n})"
         rows += [
             ("guesses", [f"α {stats.alpha:.2f}", accepted, f"length {stats.mean_length:.1f}"]),
             ("by depth", _depths(stats)),
@@ -100,15 +100,16 @@ def _rows(answer: list[str], prompt: list[str], stats: SpecStats, width: int) ->
 
 def _depths(stats: SpecStats) -> list[str]:
     return [
-        f"{depth}: {_share(accepted, tested)}"
+        f"{depth}: {share(accepted, tested)}"
         for depth, (accepted, tested) in enumerate(zip(stats.accepted_at, stats.tested_at, strict=False), start=1)
         if tested
     ]
 
 
 def _source(one: SourceStats) -> str:
-    return f"{one.name} {_share(one.accepted, one.draft_n)} ({one.accepted}/{one.draft_n})"
+    return f"{one.name} {share(one.accepted, one.draft_n)} ({one.accepted}/{one.draft_n})"
 
 
-def _share(part: int, whole: int) -> str:
+def share(part: float, whole: float) -> str:
+    """``71 %``, or a dash where there is nothing to divide by."""
     return f"{part / whole:.0%}".replace("%", " %") if whole else "-"

@@ -16,6 +16,8 @@ llamacpp:prompt_tokens_total {prompt}
 # HELP llamacpp:tokens_predicted_total Number of generation tokens processed.
 # TYPE llamacpp:tokens_predicted_total counter
 llamacpp:tokens_predicted_total {predicted}
+llamacpp:prompt_tokens_cached_total 64
+llamacpp:tokens_predicted_seconds_total 1.6e+01
 # HELP llamacpp:spec_decode_num_draft_tokens_total Speculative: Total draft tokens generated
 # TYPE llamacpp:spec_decode_num_draft_tokens_total counter
 llamacpp:spec_decode_num_draft_tokens_total {drafted}

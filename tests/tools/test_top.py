@@ -74,8 +74,8 @@ def test_metrics_of_a_server() -> None:
 
 
 def test_depths_without_the_first_are_none() -> None:
-    page = 'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 3\nother 5\n'
-    assert metrics_of(parse(page)) == ({}, ())
+    page = 'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 3\nlocalspec:other 5\na{b="c"} 1\n'
+    assert metrics_of(parse(page)) == ({"other": 5}, ())
 
 
 def test_slots_of_servers_new_and_old() -> None:
@@ -309,7 +309,9 @@ def test_once_as_text_and_as_json() -> None:
         text = run("top", "-u", url, "--once", "--interval", "0.1")
         told = run("top", "-u", url, "--once", "--interval", "0.1", "--json")
     assert (text.returncode, text.stderr) == (0, b""), text
-    assert "accepted 50 % (50/100)" in text.stdout.decode()
+    said = text.stdout.decode()
+    for part in ("accepted 50 % (50/100)", "mean 62.5 tok/s", "64 of prompts reused", "1 running · 2 waiting"):
+        assert part in said
     record = json.loads(told.stdout)
     assert (record["state"], record["acceptance"], record["mean_accepted_length"]) == ("ready", 0.5, 2.0)
     assert record["accepted_per_position"] == [0.8, 0.2]

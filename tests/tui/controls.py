@@ -6,24 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from textual.app import App, ComposeResult
+from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
+from tests.tui.hosts import Host, screen_lines
+
 T = TypeVar("T")
 
 
-class PanelHost(App[None]):
-    """One widget on the whole screen."""
+class PanelHost(Host):
+    """One widget on the whole screen, and what it says of changes."""
 
     def __init__(self, widget: Widget) -> None:
-        super().__init__()
-        self._widget = widget
+        super().__init__(widget)
         self.messages: list[object] = []
-
-    def compose(self) -> ComposeResult:
-        yield self._widget
 
     def on_parameters_changed(self, message: object) -> None:
         self.messages.append(message)
@@ -60,5 +58,4 @@ async def until(pilot: Pilot[Any], done: Callable[[], bool]) -> None:
 
 def shown(pilot: Pilot[Any]) -> str:
     """What stands on the screen."""
-    strips = pilot.app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+    return "\n".join(screen_lines(pilot))

@@ -48,7 +48,7 @@ class Guesses:
 @dataclass(frozen=True, slots=True)
 class View:
     """What is shown. Rates are tokens a second, ``None`` before there are two looks; ``curve`` are those of the
-    answers, the newest last. ``fault``: why there is no newer reading."""
+    answers, the newest last; ``mean`` counts only while it answers. ``fault``: why there is no newer reading."""
 
     url: str
     ready: bool = False
@@ -56,8 +56,10 @@ class View:
     build: str = ""
     speed: float | None = None
     peak: float = 0.0
+    mean: float | None = None
     reading: float | None = None
     tokens: int | None = None
+    reused: int | None = None
     busy: int | None = None
     waiting: int | None = None
     guesses: Guesses | None = None
@@ -76,8 +78,10 @@ class View:
             "build": self.build or None,
             "tokens_per_second": self.speed,
             "tokens_per_second_peak": self.peak,
+            "tokens_per_second_mean": self.mean,
             "prompt_tokens_per_second": self.reading,
             "tokens_predicted": self.tokens,
+            "prompt_tokens_cached": self.reused,
             "requests_processing": self.busy,
             "requests_deferred": self.waiting,
             "draft_n": None if guesses is None else guesses.drafted,
@@ -132,8 +136,10 @@ class Board:
             build=now.build,
             speed=self._speed.value,
             peak=self._speed.peak,
+            mean=_mean(now),
             reading=self._reading.value if now.metrics is not None else None,
             tokens=_whole(now.metric(_TOKENS)),
+            reused=_whole(now.metric("prompt_tokens_cached_total")),
             busy=_busy(now),
             waiting=_whole(now.metric("requests_deferred")),
             guesses=self._guesses(now),
@@ -196,6 +202,11 @@ def _more(before: Slot | None, now: Slot) -> int:
 def _grown(before: Reading, now: Reading, name: str) -> float:
     one, other = before.metric(name), now.metric(name)
     return max(other - one, 0.0) if one is not None and other is not None else 0.0
+
+
+def _mean(now: Reading) -> float | None:
+    tokens, seconds = now.metric(_TOKENS), now.metric("tokens_predicted_seconds_total")
+    return tokens / seconds if tokens and seconds else None
 
 
 def _busy(now: Reading) -> int | None:

@@ -9,9 +9,7 @@ from typing import Any
 
 from localspec.tools.top.prometheus import Sample
 
-#: What the names of metrics begin with.
-PREFIX = "llamacpp:"
-_BY_POSITION = f"{PREFIX}spec_decode_num_accepted_tokens_per_pos_total"
+_BY_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +75,17 @@ def slots_of(found: object) -> tuple[Slot, ...] | None:
 
 
 def metrics_of(samples: Iterable[Sample]) -> tuple[dict[str, float], tuple[float, ...]]:
-    """Metrics by name, and accepted guesses by depth."""
+    """Metrics by name, without what a server puts before it (``llamacpp:``), and accepted guesses by depth."""
     plain: dict[str, float] = {}
     by_depth: dict[int, float] = {}
     for one in samples:
         if not math.isfinite(one.value):
             continue
-        if one.name == _BY_POSITION and (position := one.label("position") or "").isdecimal():
+        name = one.name.rpartition(":")[2]
+        if name == _BY_POSITION and (position := one.label("position") or "").isdecimal():
             by_depth[int(position)] = one.value
-        elif one.name.startswith(PREFIX) and not one.labels:
-            plain[one.name.removeprefix(PREFIX)] = one.value
+        elif not one.labels:
+            plain[name] = one.value
     return plain, _in_order(by_depth)
 
 

@@ -43,18 +43,16 @@ def state(view: View) -> str:
 
 
 def _speeds(view: View) -> list[str]:
-    if view.speed is None:
-        return []
-    peak = f"peak {speed(view.peak)}" if view.peak else ""
-    prompts = "" if not view.reading else f"prompts {speed(view.reading)}"
-    return [part for part in (speed(view.speed), peak, prompts) if part]
+    rates = {"now": view.speed, "peak": view.peak, "mean": view.mean, "prompts": view.reading}
+    return [f"{name} {speed(rate)}" for name, rate in rates.items() if rate or (name == "now" and rate is not None)]
 
 
 def _requests(view: View) -> list[str]:
     busy = "" if view.busy is None else f"{view.busy} running"
     waiting = "" if view.waiting is None else f"{view.waiting} waiting"
     tokens = "" if view.tokens is None else f"{view.tokens} tok so far"
-    return [part for part in (busy, waiting, tokens) if part]
+    reused = f"{view.reused} of prompts reused" if view.reused else ""
+    return [part for part in (busy, waiting, tokens, reused) if part]
 
 
 def _guesses(view: View) -> list[str]:
