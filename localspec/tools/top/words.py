@@ -58,7 +58,7 @@ def _requests(view: View) -> list[str]:
 def _guesses(view: View) -> list[str]:
     found = view.guesses
     if found is None:
-        return ["nothing was drafted"] if view.tokens is not None else []  # else nobody counts
+        return ["none counted yet"] if view.tokens is not None else []  # else nobody counts
     return [*_acceptance(found), *([] if found.mean_length is None else [f"length {found.mean_length:.1f}"])]
 
 
