@@ -12,6 +12,10 @@ from itertools import product
 
 #: How often a guess of a draft model holds, where nothing is known yet: what is usual within a family.
 ALPHA = 0.7
+#: How many times smaller than its target a draft model should be, as a rule of thumb; below ``TOO_LARGE`` times its
+#: passes cost much of what guesses save, above ``TOO_SMALL`` it may seldom guess right.
+USUAL = (10, 20)
+TOO_LARGE, TOO_SMALL = 5, 50
 #: Guesses on a path at most.
 MOST_GUESSES = 16
 

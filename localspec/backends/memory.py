@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.backends.container import container_limits
+from localspec.hub.header import Header
 
 #: Share of the free memory that may be filled; buffers and the rest of the machine want some.
 ROOM = 0.9
@@ -40,6 +41,18 @@ class CacheShape:
         usual = width // max(heads, 1)
         key, value = (usual if length is None else length for length in (key_length, value_length))
         return cls(layers, key * heads_kv, value * heads_kv)
+
+    @classmethod
+    def in_header(cls, header: Header) -> CacheShape | None:
+        """``None`` where layers differ in a way that the header's plain numbers do not tell."""
+        attention = "{arch}.attention."
+        layers, width = header.number("{arch}.block_count"), header.number("{arch}.embedding_length")
+        heads = header.number(f"{attention}head_count")
+        shared = header.metadata.get(f"{header.architecture}.attention.head_count_kv", heads)
+        if layers is None or width is None or heads is None or not isinstance(shared, int):
+            return None
+        lengths = (header.number(f"{attention}{part}_length") for part in ("key", "value"))
+        return cls.of(layers, width, heads, shared, *lengths)
 
     def size(self, n_ctx: int, type_k: str, type_v: str) -> int:
         """Bytes of a cache of ``n_ctx`` tokens."""

@@ -28,6 +28,7 @@ BODIES = {
     "tune": ("localspec.cli.tune", "tune"),
     "verify": ("localspec.cli.verify", "verify"),
     "doctor": ("localspec.cli.doctor", "doctor"),
+    "top": ("localspec.cli.top", "top"),
     **{f"models {name}": ("localspec.cli.models", name) for name in ("ls", "pull", "info", "path", "rm", "verify")},
 }
 VERSION = ("-V", "--version")

@@ -15,7 +15,7 @@ from localspec.hub.shelf import DEMO, located
 from localspec.options import Settings, Values
 from localspec.options.commands import Command
 from localspec.options.rules import servers_alone
-from localspec.options.tuned import MEND, file_of, overlaid, read
+from localspec.options.tuned import MEND, file_of, folder, overlaid, read
 
 
 def applied(command: Command, settings: Settings) -> Settings:
@@ -43,6 +43,18 @@ def file_for(target: Path, draft: Path | None) -> Path:
     libraries = library_folder()
     machine = "" if libraries is None else machine_fingerprint(libraries)
     return file_of(machine, str(core_count()), fingerprint(target), "" if draft is None else fingerprint(draft))
+
+
+def speedup(target: Path, draft: Path | None) -> float | None:
+    """What was measured for two models on this machine; ``None`` where nothing was."""
+    if not folder().is_dir():
+        return None
+    try:
+        tuned = read(file_for(target, draft))
+    except LocalspecError:
+        return None
+    found = None if tuned is None else tuned.about.get("speedup")
+    return float(found) if isinstance(found, int | float) else None
 
 
 def _file(values: Values) -> Path | None:

@@ -11,7 +11,7 @@ import mmap
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ _DAMAGED = "Download it again; localspec models verify checks a file of the cach
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array in the metadata that was stepped over."""
+    """An array in the metadata that was stepped over: its elements take the bytes from ``start`` to ``end``."""
 
     count: int
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ class _Reader:
 
     def _array(self) -> Array:
         kind, count = self.number("I"), self.number("Q")
+        start = self.at
         if kind in _SCALARS:
             self.at += count * struct.calcsize(f"<{_SCALARS[kind]}")
         elif kind == _STRING:
@@ -182,7 +185,7 @@ class _Reader:
             raise ValueError(f"an array is of the unknown type {kind}")
         if self.at > len(self._buffer):
             raise struct.error
-        return Array(count)
+        return Array(count, start, self.at)
 
     def _skip_strings(self, count: int) -> None:
         at, length_at, buffer = self.at, struct.Struct("<Q").unpack_from, self._buffer

@@ -18,6 +18,7 @@ from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_O
 from localspec.options.tables.tools import (
     BENCH_OPTIONS,
     BENCH_TOKENS,
+    TOP_OPTIONS,
     TUNE_OPTIONS,
     TUNE_TOKENS,
     VERIFY_OPTIONS,
@@ -216,6 +217,26 @@ DOCTOR = Command(
     " problems, 3 if one is with a model or the pair, 6 if they do not fit into memory, else 1.",
     looks_into_files=True,
 )
+(_API_KEY,) = (option for option in BENCH_OPTIONS if option.name == "api_key")
+TOP = Command(
+    "top",
+    "Watch a running llama.cpp server: speed, guesses, slots.",
+    (
+        *TOP_OPTIONS,
+        replace(_JSON, help="A JSON object a look instead of the screen; with --once, one."),
+        replace(_API_KEY, help="The server's key."),
+        *CONFIG_OPTIONS,
+    ),
+    (
+        Example("A server on this machine", "localspec top"),
+        Example("Another one, once", "localspec top -u http://gpu-box:8080 --once"),
+        Example("What it looks like, without a server", "localspec top --mock"),
+        Example("A log of speeds", "localspec top --json --interval 10"),
+    ),
+    "It reads /health, /props, /slots and /metrics and changes nothing; what the server does not tell is left out, and"
+    " a line says how to make it. On the screen p pauses, + and - change how often it looks, q leaves. Without a"
+    " terminal it is --once. The exit code is 4 if the server does not answer at once.",
+)
 MODELS = (
     Command(
         "models ls",
@@ -271,7 +292,7 @@ TOPICS = {
     "config": "configuration files, profiles, environment",
     "exit-codes": "what a command ends with",
 }
-COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, TUNE, VERIFY, DOCTOR, *MODELS)}
+COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS)}
 
 
 def all_options() -> tuple[Option, ...]:

@@ -33,7 +33,7 @@ def shown(option: Option, value: Any) -> str:
     """A value for people: as TOML where that is possible and it is no secret."""
     if option.secret:
         return "(not shown)"
-    return _toml(value) if _can_be_written(value) else f"{value!r} (not UTF-8)"
+    return toml(value) if _can_be_written(value) else f"{value!r} (not UTF-8)"
 
 
 def _can_be_written(value: Any) -> bool:
@@ -45,9 +45,10 @@ def _can_be_written(value: Any) -> bool:
     return True
 
 
-def _toml(value: Any) -> str:
+def toml(value: Any) -> str:
+    """A value as a configuration file has it."""
     if isinstance(value, tuple):
-        return f"[{', '.join(_toml(one) for one in value)}]"
+        return f"[{', '.join(toml(one) for one in value)}]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -153,6 +153,23 @@ class Chat:
         self._again += 1
         return self._start(question, 1, ())
 
+    def last_request(self) -> GenerationRequest:
+        """The last question once more, as the settings are now; what it brought is no part of it.
+
+        Raises:
+            UsageError: there is none.
+            LocalspecError: as from `ask`.
+        """
+        kept = Conversation(self.conversation.system, self.conversation.messages)
+        waiting = None if self.unanswered is None else self.unanswered[0]
+        question = waiting if waiting is not None else kept.last_question()
+        if question is None:
+            raise UsageError("this conversation has no question", hint="Write a message first.")
+        if waiting is None:
+            kept.undo()
+        messages = (*kept.prompt(), Message("user", question))
+        return self.request(self._fitted(messages, self.engine.info.n_ctx - 1).messages)
+
     def stop(self) -> None:
         """From any thread or a signal handler: ends the running answer within one pass."""
         self._stopping = True

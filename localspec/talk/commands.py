@@ -22,7 +22,7 @@ ABOUT_KEYS = "keys"
 LEFT = 23  # columns of a command or a key
 
 #: What an argument is completed with.
-Kind = Literal["", "path", "setting", "help", "switch", "spec", "model", "draft", "system", "session"]
+Kind = Literal["", "path", "setting", "help", "switch", "spec", "model", "draft", "system", "session", "preset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +249,14 @@ SETTINGS = (
         "Changes a setting, by the name of its flag; default = as the chat was started.",
         engine.set_,
         completes="setting",
+    ),
+    Command(
+        "preset",
+        "[NAME|save NAME|delete NAME]",
+        "named sets",
+        "Lists the presets, sets all settings as one says, or keeps how text is drawn, guessed and cut under a name.",
+        engine.preset,
+        completes="preset",
     ),
     Command("params", "", "lists them", "Lists the settings.", engine.params, ("parameters",)),
     Command(

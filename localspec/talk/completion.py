@@ -13,6 +13,7 @@ from localspec.talk import commands, settings
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.engine_commands import MODES, SPEC_KEYS
+from localspec.talk.presets import WORDS, user_presets
 from localspec.text.printable import one_line
 
 MOST = 200
@@ -51,6 +52,8 @@ def completions(before: str, chat: Chat, book: SessionBook | None = None) -> lis
             return _settings(argument, chat)
         case "spec":
             return _spec(argument, chat)
+        case "preset":
+            return _presets(argument)
         case "switch":
             return _of(argument, ("on", "off"))
         case "system":
@@ -97,6 +100,14 @@ def _sessions(argument: str, book: SessionBook | None) -> list[Completion]:
     except StoreError:
         return []
     return _of(argument, dict.fromkeys(one_line(one.title) for one in there if one.title))
+
+
+def _presets(argument: str) -> list[Completion]:
+    verb, space, name = argument.partition(" ")
+    names = user_presets().names()
+    if space:
+        return _of(name, names) if verb in WORDS else []
+    return _of(argument, (*names, *WORDS))
 
 
 def _paths(argument: str) -> list[Completion]:

@@ -14,6 +14,7 @@ from localspec.options.tables.groups import SPEC
 from localspec.talk import settings
 from localspec.talk.chat import Chat
 from localspec.talk.front import Front
+from localspec.talk.presets import WORDS, user_presets
 from localspec.talk.standing import DRAFT_MODEL, guessers
 from localspec.talk.totals import statistics
 from localspec.text.layout import table
@@ -51,6 +52,22 @@ def params(front: Front, argument: str) -> None:
     front.say(settings.listed(front.chat))
 
 
+def preset(front: Front, argument: str) -> None:
+    presets, chat = user_presets(), front.chat
+    verb, _, name = argument.partition(" ")
+    if not argument:
+        front.say(", ".join(presets.names()) or "there are no presets; /preset save NAME keeps the settings of now")
+    elif verb in WORDS and not name.strip():
+        raise UsageError(f"/preset {verb} needs a name", hint=f"For example /preset {verb} creative")
+    elif verb == "save":
+        front.say(f"saved in {presets.save(chat, name.strip())}")
+    elif verb == "delete":
+        presets.delete(name.strip())
+        front.say(f"the preset {name.strip()} is gone")
+    else:
+        front.say(", ".join(presets.load(chat, argument)) or "that changes nothing")
+
+
 def stats(front: Front, argument: str) -> None:
     chat = front.chat
     exact = chat.engine.info.exact
@@ -66,8 +83,7 @@ def spec(front: Front, argument: str) -> None:
         _set_types(chat, text.strip())
     elif name and text.strip():
         option = _spec_option(name)
-        key = option.word.removeprefix("spec-").removeprefix("draft-")
-        front.say(settings.change_option(chat, option, text.strip(), called=key))
+        front.say(settings.change_option(chat, option, text.strip(), called=settings.short(option)))
         return
     elif name:
         raise UsageError(

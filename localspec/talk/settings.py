@@ -81,10 +81,13 @@ def _plain(name: str) -> str:
 
 def parse(option: Option, text: str) -> Any:
     """The value that ``text`` spells, checked; words of an option that may be repeated are told apart as in a shell.
+    Where there may be no value, no text is none.
 
     Raises:
         UsageError: it is no such value, or out of bounds.
     """
+    if not text and option.default is None:
+        return None
     if not option.many:
         return option.parse(text)
     try:
@@ -96,6 +99,11 @@ def parse(option: Option, text: str) -> Any:
         one = option.parse(word)
         values += one if isinstance(one, tuple) else [one]
     return tuple(values)
+
+
+def short(option: Option) -> str:
+    """What its list calls it: options of speculation without what all of them begin with."""
+    return option.word.removeprefix("spec-").removeprefix("draft-") if option.group == SPEC else option.word
 
 
 def switch(text: str) -> bool:
@@ -212,14 +220,19 @@ def taken_over(chat: Chat, saved: Values) -> list[str]:
         elif value != now:
             stay.append(f"{option.word} {_brief(now)} (saved: {_brief(value)})")
     loaded, failed = _apply_what_can_be(chat, changes)
-    changed = [
-        f"{option.word} {_brief(before[option.name])} -> {_brief(chat.values[option.name])}"
-        for option in safe
-        if chat.values[option.name] != before[option.name]
-    ]
+    changed = changes_between(before, chat.values, safe)
     lines = ["settings: " + ", ".join(changed) + ("; the engine was loaded anew" if loaded else "")] if changed else []
     lines += ["as on the command line: " + ", ".join(stay)] if stay else []
     return [*lines, *lost, *failed]
+
+
+def changes_between(before: Values, now: Values, options: Iterable[Option]) -> list[str]:
+    """``temp 0.8 -> 0.2`` for each option that has another value."""
+    return [
+        f"{option.word} {_brief(before[option.name])} -> {_brief(now[option.name])}"
+        for option in options
+        if now[option.name] != before[option.name]
+    ]
 
 
 def _apply_what_can_be(chat: Chat, changes: Values) -> tuple[bool, list[str]]:

@@ -10,10 +10,11 @@ from typing import Any, Self
 
 import httpx2
 
-from localspec.errors import NetworkError, UsageError
+from localspec.errors import NetworkError
 from localspec.tools.bench.grid import unique
 from localspec.tools.pairs import Run, Runner, Several
 from localspec.tools.prompts import Prompt
+from localspec.tools.web import checked, root, unreachable
 from localspec.types import SamplingParams, SpecStats
 
 _TIMEOUT = httpx2.Timeout(10, read=600)
@@ -38,24 +39,13 @@ class Server:
         """
         name, _, url = text.partition("=")
         found = cls(name.strip(), url.strip()) if url and "://" not in name else cls(text, text)
-        if not _is_web_address(found.url):
-            raise UsageError(
-                f"{found.url!r} is not the URL of a server", hint="Give one such as http://127.0.0.1:8080."
-            )
+        checked(found.url)
         return found
 
     @property
     def root(self) -> str:
         """Its URL without ``/v1``."""
-        return self.url.rstrip("/").removesuffix("/v1")
-
-
-def _is_web_address(text: str) -> bool:
-    try:
-        url = httpx2.URL(text)
-    except httpx2.InvalidURL:
-        return False
-    return url.scheme in ("http", "https") and bool(url.host) and not any(map(str.isspace, text))
+        return root(self.url)
 
 
 def servers(texts: Sequence[str], baseline: str | None) -> dict[str | None, Server]:
@@ -133,7 +123,7 @@ class ServerRunner:
             found = self._client.get(f"{url}/v1/models").raise_for_status().json()
             return str(found["data"][0]["id"])
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise _unreachable(url, error) from error
+            raise unreachable(url, error) from error
         except (ValueError, LookupError, TypeError) as error:
             raise NetworkError(
                 f"{url}/v1/models lists no model", hint="Name one with --server-model, or check the URL."
@@ -159,7 +149,7 @@ class ServerRunner:
                 # Looked at when all is there: a server on this machine needs its cores meanwhile.
                 arrivals = [(time.perf_counter(), data) for data in got.iter_bytes()]
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise _unreachable(url, error) from error
+            raise unreachable(url, error) from error
         return self._read(arrivals, began)
 
     def _body(self, server: Server, prompt: Prompt, tokens: int) -> dict[str, Any]:
@@ -231,8 +221,3 @@ def _stats(timings: Mapping[str, Any]) -> SpecStats | None:
     """llama.cpp's servers say how many guesses were made, and how many held; others say nothing."""
     drafted = timings.get("draft_n")
     return SpecStats(draft_n=drafted, accepted=timings.get("draft_n_accepted", 0)) if drafted else None
-
-
-def _unreachable(url: str, error: Exception) -> NetworkError:
-    reason = str(error).rstrip(".")
-    return NetworkError(f"{url} cannot be reached: {reason}", hint="Check that the server runs and the URL is right.")

@@ -108,23 +108,11 @@ def _header(path: Path) -> Header:
         parameters=found["parameters"],
         context=found["context"],
         window=found["window"],
-        cache=_cache(first),
+        cache=CacheShape.in_header(first),
         template=found["template"],
         template_fault=_template_fault(first),
         fault=found["fault"] or "",
     )
-
-
-def _cache(header: FileHeader) -> CacheShape | None:
-    """``None`` where layers differ in a way that the header's plain numbers do not tell."""
-    attention = "{arch}.attention."
-    layers, width = header.number("{arch}.block_count"), header.number("{arch}.embedding_length")
-    heads = header.number(f"{attention}head_count")
-    shared = header.metadata.get(f"{header.architecture}.attention.head_count_kv", heads)
-    if layers is None or width is None or heads is None or not isinstance(shared, int):
-        return None
-    lengths = (header.number(f"{attention}{part}_length") for part in ("key", "value"))
-    return CacheShape.of(layers, width, heads, shared, *lengths)
 
 
 def _template_fault(header: FileHeader) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from localspec.plan import TOO_LARGE, TOO_SMALL, USUAL
 from localspec.tools.doctor.facts import Header, Model, Pairing, Wanted
 from localspec.tools.doctor.findings import Finding, Level
 
 INSTEAD = "leave -md out: --spec-type suffix guesses without a model"
 _RELATED = "a draft model of the target's family"
-#: How many times smaller a draft model should be, as a rule of thumb.
-_USUAL = (10, 20)
-_TOO_LARGE, _TOO_SMALL = 5, 50
 
 
 def check(target: Model | None, draft: Model | None, pairing: Pairing | None, wanted: Wanted) -> Iterator[Finding]:
@@ -55,7 +53,7 @@ def _vocabularies(pairing: Pairing) -> Finding:
 
 def _size(target: Header, draft: Header) -> Finding:
     name, ratio = "pair.size", target.size / max(draft.size, 1)
-    rule = f"the rule of thumb is {_USUAL[0]} to {_USUAL[1]}"
+    rule = f"the rule of thumb is {USUAL[0]} to {USUAL[1]}"
     if ratio <= 1:
         return Finding(
             name,
@@ -64,13 +62,13 @@ def _size(target: Header, draft: Header) -> Finding:
             f"swap -m and -md, or {INSTEAD}",
         )
     said = f"the draft model is {ratio:.1f} times smaller than the target"
-    if ratio < _TOO_LARGE:
+    if ratio < TOO_LARGE:
         return Finding(name, Level.WARNING, f"{said}; {rule}: its passes cost much of what guesses save", INSTEAD)
-    if ratio < _USUAL[0]:
+    if ratio < USUAL[0]:
         return Finding(
             name, Level.NOTE, f"{said}; {rule}: fewer guesses pay", "localspec chat measures it: --spec auto"
         )
-    if ratio > _TOO_SMALL:
+    if ratio > TOO_SMALL:
         return Finding(
             name,
             Level.NOTE,

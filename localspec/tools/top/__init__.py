@@ -1,1 +1,1 @@
-"""Watching a running server from outside: ours or llama.cpp's, by what ``/slots``, ``/metrics`` and ``/props`` tell."""
+"""A look at a server while it works: read, turned into rates, and told in words. Nothing here draws."""

@@ -1,142 +1,157 @@
-"""Where looks at a server come from: the server, or numbers made up to show what it would be like."""
+"""Where readings come from: a server, or a play without one."""
 
 from __future__ import annotations
 
+import random
 import time
-from types import TracebackType
-from typing import Protocol, Self
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
 
 import httpx2
 
-from localspec.errors import NetworkError, UsageError
-from localspec.tools.top.reading import Counters, Reading, Slot, counters_of, model_of, slots_of
-from localspec.types import SpecStats
+from localspec.errors import NetworkError
+from localspec.tools.top.prometheus import parse
+from localspec.tools.top.reading import Reading, Slot, metrics_of, model_of, slots_of
+from localspec.tools.web import checked, root, unreachable
 
-_TIMEOUT = 5.0  # seconds
-_NOT_THERE = (404, 501)
+#: Seconds that a server may take for an answer: it is asked while it computes.
+_PATIENCE = 3.0
+_MEND = {"/slots": "start the server without --no-slots", "/metrics": "start the server with --metrics"}
 
 
 class Source(Protocol):
-    """Something to look at."""
+    """Gives readings. ``url`` names it."""
 
-    @property
-    def url(self) -> str: ...
+    url: str
 
-    def look(self) -> Reading: ...
-
-
-class ServerSource:
-    """A server under its URL, with or without ``/v1``. It is only asked, never told anything.
-
-    Args:
-        transport: for tests.
-
-    Raises:
-        UsageError: it is no URL.
-    """
-
-    def __init__(self, url: str, api_key: str | None = None, transport: httpx2.BaseTransport | None = None) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        try:
-            good = httpx2.URL(self.url).scheme in ("http", "https") and bool(httpx2.URL(self.url).host)
-        except httpx2.InvalidURL:
-            good = False
-        if not good:
-            raise UsageError(f"{url!r} is not the URL of a server", hint="Give one such as http://127.0.0.1:8080.")
-        self._client = httpx2.Client(timeout=_TIMEOUT, headers=headers, transport=transport)
-        self._model = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._client.close()
-
-    def look(self) -> Reading:
-        """What the server tells now.
+    def read(self) -> Reading:
+        """What the server says now.
 
         Raises:
-            NetworkError: it cannot be reached, refuses, or is no such server; it tells neither slots nor counters.
+            NetworkError: it does not answer, or is no such server.
         """
-        slots, metrics = self._get("/slots"), self._get("/metrics")
-        if slots is None and metrics is None:
-            raise NetworkError(
-                f"{self.url} tells nothing about itself",
-                hint="Start it with --slots and --metrics, or check the address.",
-            )
-        if not self._model:
-            props = self._get("/props")
-            self._model = model_of(None if props is None else _json(props))
-        off = {"--slots": slots is None, "--metrics": metrics is None}
-        return Reading(
-            at=time.monotonic(),
-            model=self._model,
-            slots=None if slots is None else slots_of(_json(slots)),
-            counters=None if metrics is None else counters_of(metrics.text),
-            notes=tuple(f"more is known of a server that is started with {flag}" for flag, away in off.items() if away),
-        )
 
-    def _get(self, path: str) -> httpx2.Response | None:
-        """``None``: this server has no such page."""
+    def close(self) -> None: ...
+
+
+class Server:
+    """A llama.cpp server, or another one with its endpoints.
+
+    Args:
+        clock: seconds.
+
+    Raises:
+        UsageError: the URL is none.
+    """
+
+    def __init__(self, url: str, *, api_key: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.url = root(checked(url))
+        self._clock = clock
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx2.Client(timeout=_PATIENCE, headers=headers)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def read(self) -> Reading:
+        health = self._get("/health")
+        if health.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
+            return Reading(self._clock(), ready=False)
+        if health.is_error:
+            raise NetworkError(
+                f"{self.url}/health answers {health.status_code}", hint="Check that it is a llama.cpp server."
+            )
+        missing: list[str] = []
+        model, build = model_of(self._told("/props", missing))
+        slots = slots_of(self._told("/slots", missing))
+        page = self._page("/metrics", missing)
+        metrics, accepted_at = (None, ()) if page is None else metrics_of(parse(page.text))
+        return Reading(self._clock(), True, model, build, slots, metrics, accepted_at, tuple(missing))
+
+    def _get(self, path: str) -> httpx2.Response:
         try:
-            response = self._client.get(self.url + path)
-        except httpx2.TransportError as error:
-            raise NetworkError(
-                f"{self.url} cannot be reached ({str(error).strip() or type(error).__name__})",
-                hint="Is the server running, and is this its address?",
-            ) from None
-        if response.status_code in _NOT_THERE:
+            return self._client.get(f"{self.url}{path}")
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise unreachable(self.url, error) from error
+
+    def _page(self, path: str, missing: list[str]) -> httpx2.Response | None:
+        """``None`` where it is refused, and why."""
+        answer = self._get(path)
+        if answer.status_code in (httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN):
+            raise NetworkError(f"{self.url}{path} wants another key", hint="Give it with --api-key.")
+        if answer.is_error:
+            mend = _MEND.get(path)
+            missing.append(f"{path} answers {answer.status_code}" + (f": {mend}" if mend else ""))
             return None
-        if response.status_code in (401, 403):
-            raise NetworkError(f"{self.url} wants a key ({response.status_code})", hint="Give it with --api-key.")
-        if response.status_code == 503:
-            raise NetworkError(f"{self.url} is not ready (503)", hint="It may be loading its model; try again soon.")
-        if response.status_code != 200:
-            raise NetworkError(
-                f"{self.url}{path} answers with status {response.status_code}", hint="Check the address."
-            )
-        return response
+        return answer
+
+    def _told(self, path: str, missing: list[str]) -> Any:
+        page = self._page(path, missing)
+        try:
+            return None if page is None else page.json()
+        except ValueError:
+            missing.append(f"{path} is no JSON")
+            return None
 
 
-def _json(response: httpx2.Response) -> object:
-    try:
-        data: object = response.json()
-    except ValueError:
-        return None  # which the reader of this page refuses
-    return data
+class Mock:
+    """A server that is none, with two slots: answers come and go, guesses hold more or less. The same from the same
+    seed."""
 
+    url = "mock"
 
-class MockSource:
-    """A server that nobody runs: two slots, of which the first is always busy. Each look is a second later."""
+    def __init__(self, *, step: float = 1.0, seed: int = 1) -> None:
+        self._chance = random.Random(seed)
+        self._step = step
+        self._at = 0.0
+        self._slots = [Slot(number, None, 8192, False, 0, 0, True) for number in range(2)]
+        self._task = 0
+        self._counts = dict.fromkeys(("tokens", "prompt", "drafts", "guesses"), 0.0)
+        self._accepted = [0.0] * 4
 
-    url = "http://mock"
+    def close(self) -> None:
+        pass
 
-    def __init__(self) -> None:
-        self._looks = 0
+    def read(self) -> Reading:
+        self._at += self._step
+        self._slots = [self._on(slot) for slot in self._slots]
+        counts = {
+            "tokens_predicted_total": self._counts["tokens"],
+            "prompt_tokens_total": self._counts["prompt"],
+            "requests_processing": float(sum(slot.busy for slot in self._slots)),
+            "requests_deferred": 0.0,
+            "spec_decode_num_drafts_total": self._counts["drafts"],
+            "spec_decode_num_draft_tokens_total": self._counts["guesses"],
+            "spec_decode_num_accepted_tokens_total": sum(self._accepted),
+        }
+        accepted = tuple(self._accepted)
+        return Reading(self._at, True, "mock-model.gguf", "mock", tuple(self._slots), counts, accepted)
 
-    def look(self) -> Reading:
-        n = self._looks
-        self._looks += 1
-        drafts, accepted_at = 20 * n, (14 * n, 9 * n, 5 * n)
-        return Reading(
-            at=float(n),
-            model="mock.gguf",
-            slots=(
-                Slot(0, True, n // 10, 4096, 100 + 48 * (n % 10), 48 * (n % 10)),
-                Slot(1, False, -1, 4096, 0, 0),
-            ),
-            counters=Counters(
-                prompt_n=100 * (1 + n // 10),
-                cache_n=40 * (n // 10),
-                prompt_s=0.25 * (1 + n // 10),
-                predicted_n=480 * (n // 10),
-                predicted_s=10.0 * (n // 10),
-                waiting=0,
-                stats=SpecStats(
-                    drafted_steps=drafts, draft_n=3 * drafts, accepted=sum(accepted_at), accepted_at=accepted_at
-                ),
-            ),
-        )
+    def _on(self, slot: Slot) -> Slot:
+        """One step later."""
+        if not slot.busy:
+            if self._chance.random() < 0.6:
+                return slot
+            self._task += 1
+            prompt = self._chance.randint(40, 900)
+            self._counts["prompt"] += prompt
+            return replace(slot, task=self._task, busy=True, cached=prompt, decoded=0)
+        if slot.decoded > self._chance.randint(200, 900):
+            self._counts["tokens"] += slot.decoded
+            return replace(slot, busy=False, decoded=0)
+        came = self._steps()
+        return replace(slot, decoded=slot.decoded + came, cached=slot.cached + came)
+
+    def _steps(self) -> int:
+        """Tokens that came, each step with guesses until one does not hold."""
+        tokens = 0
+        for _ in range(round(self._chance.uniform(8, 14) * self._step)):
+            held = 0
+            while held < len(self._accepted) and self._chance.random() < 0.7:
+                self._accepted[held] += 1
+                held += 1
+            self._counts["drafts"] += 1
+            self._counts["guesses"] += len(self._accepted)
+            tokens += held + 1
+        return tokens

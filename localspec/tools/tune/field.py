@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.errors import ModelError
-from localspec.hub.header import Array, read_header
+from localspec.hub.header import read_header
 from localspec.hub.shelf import Entry, parts
+from localspec.hub.vocabulary import Vocabulary
 from localspec.loading import DRAFT_MODEL
 from localspec.options.rules import DEFAULT_TYPES
 from localspec.tools.local import Setting
@@ -22,9 +23,8 @@ TEXT = ("suffix", "ngram-simple", "ngram-mod", "lookahead")
 WIDTH = 2
 #: Of the draft models found, so many are tried.
 MOST_DRAFTS = 3
-#: How many times smaller than its target a draft model is at best, and how far counts of tokens may differ in one
-#: vocabulary (padding).
-_SMALLER, _PADDING = 14, 128
+#: How many times smaller than its target a draft model is at best.
+_SMALLER = 14
 
 
 def text_ways(base: SpecParams, names: Sequence[str]) -> tuple[Setting, ...]:
@@ -65,21 +65,11 @@ def draft_models(target: Path, entries: Iterable[Entry]) -> list[Path]:
         path = entry.path
         if entry.fault is None and 0 < entry.size < size and not path.samefile(target):
             with suppress(ModelError):
-                if _alike(_vocabulary(path), wanted):
+                if _vocabulary(path).same_as(wanted):
                     found.setdefault(path.resolve(), abs(math.log(size / entry.size / _SMALLER)))
     return sorted(found, key=lambda path: found[path])
 
 
-_Vocabulary = tuple[str | None, str | None, int]
-
-
-def _vocabulary(path: Path) -> _Vocabulary:
-    """Kind of tokenizer, how it splits text, number of tokens. Raises `ModelLoadError`."""
-    header = read_header(parts(path)[0])
-    tokens = header.metadata.get("tokenizer.ggml.tokens")
-    count = tokens.count if isinstance(tokens, Array) else 0
-    return header.text("tokenizer.ggml.model"), header.text("tokenizer.ggml.pre"), count
-
-
-def _alike(one: _Vocabulary, other: _Vocabulary) -> bool:
-    return one[:2] == other[:2] and abs(one[2] - other[2]) <= _PADDING
+def _vocabulary(path: Path) -> Vocabulary:
+    """Raises `ModelLoadError`."""
+    return Vocabulary.of(read_header(parts(path)[0]))

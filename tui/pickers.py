@@ -1,0 +1,146 @@
+"""Choosing a model: a list that fills while folders are looked through, narrowed by typing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, OptionList, Static
+from textual.widgets.option_list import Option
+from textual.worker import get_current_worker
+
+from localspec.talk.catalogue import Catalogue, Model
+from localspec.talk.verdicts import Grade, Judge, Verdict
+from localspec.text.printable import one_line
+
+#: What stands before a verdict, so that no colour has to tell it.
+SIGNS = {Grade.GOOD: "+", Grade.FAIR: "~", Grade.BAD: "-"}
+STYLES = {Grade.GOOD: "$text-success", Grade.FAIR: "$text-warning", Grade.BAD: "$text-error"}
+#: Models are put into the list in batches of this many, so that a large folder does not sort it again each time.
+BATCH = 8
+#: What removes the draft model.
+OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    model: Model
+    verdict: Verdict
+
+    @property
+    def words(self) -> str:
+        """What a filter looks into."""
+        return f"{self.model.name} {self.model.facts} {self.verdict.text}".lower()
+
+    @property
+    def prompt(self) -> Content:
+        """Name, facts, and the parts of the verdict below each other; names are no markup."""
+        first, *others = one_line(self.verdict.text).split("; ")
+        said = [f"  {SIGNS[self.verdict.grade]} {first}", *(f"    {part}" for part in others)]
+        return Content("\n").join(
+            [
+                Content.styled(one_line(self.model.name), "bold"),
+                Content(f"  {one_line(self.model.facts)}"),
+                Content.styled("\n".join(said), STYLES[self.verdict.grade]),
+            ]
+        )
+
+
+class ModelPicker(ModalScreen[str | None]):
+    """Ends with what to give to /model or /draft, or ``None`` where nothing was chosen.
+
+    Args:
+        catalogue: where models come from.
+        judge: what is said of them.
+        target: for a draft model, the target it should guess for; else ``None``.
+    """
+
+    DEFAULT_CSS = """
+    ModelPicker { align: center middle; }
+    ModelPicker > Vertical { width: 90; max-width: 100%; height: 90%; border: round $border; }
+    ModelPicker OptionList { height: 1fr; }
+    ModelPicker .said { padding: 0 1; height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Close", id="picker.close"),
+        Binding("down", "move('down')", "Next", show=False, id="picker.down"),
+        Binding("up", "move('up')", "Previous", show=False, id="picker.up"),
+    ]
+
+    def __init__(self, catalogue: Catalogue, judge: Judge, target: Model | None = None) -> None:
+        super().__init__()
+        self._catalogue = catalogue
+        self._judge = judge
+        self._target = target
+        self._found: list[_Entry] = []
+        self._over = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Label("Model" if self._target is None else "Draft model", markup=False)
+            yield Input(placeholder="type a part of its name, quant or verdict", compact=True)
+            yield OptionList(markup=False)
+            yield Static(classes="said", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._list()
+        self._scan()
+
+    @work(thread=True, exclusive=True)
+    def _scan(self) -> None:
+        worker = get_current_worker()
+        batch: list[_Entry] = []
+        for model in self._catalogue.scan():
+            if worker.is_cancelled:
+                return
+            batch.append(_Entry(model, self._verdict(model)))
+            if len(batch) == BATCH:
+                self.app.call_from_thread(self._add, batch)
+                batch = []
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._add, batch, over=True)
+
+    def _verdict(self, model: Model) -> Verdict:
+        return self._judge.target(model) if self._target is None else self._judge.draft(model, self._target)
+
+    def _add(self, entries: list[_Entry], *, over: bool = False) -> None:
+        self._over = over
+        self._found += entries
+        self._found.sort(key=lambda one: one.verdict.grade)  # stable: else as they were found
+        self._list()
+
+    @on(Input.Changed)
+    def _narrowed(self) -> None:
+        self._list()
+
+    def _list(self) -> None:
+        """Those that have every word that was typed; what was highlighted stays so."""
+        words, listed = self.query_one(Input).value.lower().split(), self.query_one(OptionList)
+        before = listed.highlighted_option
+        shown = [one for one in self._found if all(word in one.words for word in words)]
+        off = [] if self._target is None or words else [Option(Content("no draft model"), id=OFF)]
+        listed.set_options([*off, *(Option(one.prompt, id=one.model.name) for one in shown)])
+        names = [*(option.id for option in off), *(one.model.name for one in shown)]
+        kept = before is not None and before.id in names
+        listed.highlighted = names.index(before.id) if kept and before is not None else (0 if names else None)
+        still = "" if self._over else ", still looking"
+        self.query_one(".said", Static).update(f"{len(shown)} of {len(self._found)} models{still}; enter takes one")
+
+    def action_move(self, way: str) -> None:
+        listed = self.query_one(OptionList)
+        (listed.action_cursor_down if way == "down" else listed.action_cursor_up)()
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.query_one(OptionList).action_select()
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option.id)
