@@ -22,8 +22,8 @@ from localspec.tui import actions
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCREEN = (
     "`localspec chat --tui` draws on the whole terminal: it is there before the model is loaded, messages may be"
-    " written while an answer comes and wait their turn, and Markdown is laid out. Commands are the same. Where the program"
-    " ends, the conversation is kept in a file, and a line says how to go on with it."
+    " written while an answer comes, and wait their turn, and Markdown is laid out. Commands are the same. Where the"
+    " program ends, the conversation is kept in a file, and a line says how to go on with it."
 )
 NOTE = "<!-- Made by scripts/gen_docs.py: do not edit. -->"
 

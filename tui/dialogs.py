@@ -21,7 +21,7 @@ LEFT = 22  # columns of keys and commands
 
 #: What F1 says first, by what has the focus.
 ABOUT = {
-    "composer": "You are writing a message. Enter sends it; a line that begins with / is a command, and tab completes it.",
+    "composer": "You are writing a message. Enter sends it; a line that begins with / is a command: tab completes.",
     "transcript": "You are reading. Arrows and page keys scroll; at the end the screen follows again.",
     "": "Escape goes back to the conversation.",
 }

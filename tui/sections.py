@@ -4,7 +4,7 @@ coloured, as a whole whenever something is added."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Characters after which a new section begins where a paragraph does.
 ENOUGH = 4000
@@ -17,10 +17,12 @@ _BELONGS_TO_WHAT_WAS_BEFORE = frozenset(" \t-*+>|0123456789")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some text; ``begins``: of a new section."""
+    """Some text; ``begins``: of a new section. ``opener`` stands before it there: the line that opens a code block
+    which goes on."""
 
     text: str
     begins: bool
+    opener: str = ""
 
 
 class Sections:
@@ -46,24 +48,23 @@ class Sections:
             begins = self._begins(piece)
             if begins:
                 self._size = 0
-                piece = self._opener + piece
-            self._take(piece)
             if parts and not begins:
-                parts[-1] = Part(parts[-1].text + piece, parts[-1].begins)
+                parts[-1] = replace(parts[-1], text=parts[-1].text + piece)
             else:
-                parts.append(Part(piece, begins))
+                parts.append(Part(piece, begins, self._opener if begins else ""))
+            self._take(piece)
         return parts
 
     def _begins(self, piece: str) -> bool:
         """Whether a new section begins with this piece of a line."""
         if self._line:
-            return self._size > 4 * self._enough and piece[0].isspace()
+            return len(self._line) > 2 * self._enough and piece[0].isspace()
         if self._listing and piece[0] in _MARKS:
             return self._size > self._enough / 3
         if self._size < self._enough:
             return False
         if self._fence:
-            return self._size > 2 * self._enough and piece[0] not in " `~"
+            return self._size > 2 * self._enough and piece[0] not in "`~"
         own = piece[0] not in _BELONGS_TO_WHAT_WAS_BEFORE
         return self._blank and (own or self._size > 3 * self._enough)
 
@@ -71,9 +72,8 @@ class Sections:
         self._size += len(piece)
         self._line += piece
         if self._line.endswith("\n"):
-            line = self._line[:-1].rpartition("\n")[2]  # the opener may stand before it
-            self._end_line(line)
-            self._blank = not line.strip()
+            self._end_line(self._line[:-1])
+            self._blank = not self._line.strip()
             self._line = ""
 
     def _end_line(self, line: str) -> None:

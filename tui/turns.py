@@ -72,7 +72,7 @@ class Answer(Vertical):
         texts: list[str] = []
         for part in self._first:
             if part.begins or not texts:
-                texts.append(part.text)
+                texts.append(part.opener + part.text)
             else:
                 texts[-1] += part.text
         self._first = []
@@ -85,7 +85,7 @@ class Answer(Vertical):
             if self._last is None or part.begins:
                 self._last = _markdown("")  # only what was appended can be gone on with
                 await self.mount(self._last)
-            await self._last.append(part.text)
+            await self._last.append(part.opener + part.text)
 
 
 def _markdown(text: str) -> Markdown:
