@@ -105,7 +105,7 @@ class LocalspecApp(Handling):
         self.status_line = StatusLine()
         self._waiting = Static(id="waiting", markup=False)
         self._woken = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ui_loop: asyncio.AbstractEventLoop | None = None
         self._showing = False
         self.conductor.put(Job("load"))
         if first is not None:
@@ -124,14 +124,14 @@ class LocalspecApp(Handling):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._ui_loop = asyncio.get_running_loop()
         self.set_keymap(self.keys)
         self.begin_capture_print(self)
         self._waiting.display = False
         self.composer.focus()
         if not self.is_headless:
             for number, code in ENDING.items():
-                self._loop.add_signal_handler(number, self.go, code)
+                self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
 
@@ -145,9 +145,9 @@ class LocalspecApp(Handling):
 
     def _wake(self) -> None:
         """In any thread."""
-        if self._loop is not None:
+        if self._ui_loop is not None:
             with suppress(RuntimeError):  # the screen is gone
-                self._loop.call_soon_threadsafe(self._woken.set)
+                self._ui_loop.call_soon_threadsafe(self._woken.set)
 
     @work(exclusive=True, group="watch")
     async def _watch(self) -> None:

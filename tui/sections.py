@@ -96,7 +96,7 @@ def code_blocks(text: str) -> list[str]:
     """What stands in the fences of a Markdown text; the last may be open."""
     blocks: list[str] = []
     fence = ""
-    for line in text.split("\n"):
+    for line in text.removesuffix("\n").split("\n"):
         match = _FENCE.fullmatch(line)
         marks, rest = match.groups() if match else ("", "")
         if fence:

@@ -59,11 +59,11 @@ class Transcript(VerticalScroll):
         self._earlier: list[tuple[PastTurn, PastTurn | None]] = []
         self._turns: list[Turn] = []  # all on the screen, in order; those that were not kept too
         self._replaced: list[Turn] = []
-        self._running: Turn | None = None
-        self._first = turns
+        self._current: Turn | None = None
+        self._initial = turns
 
     def compose(self) -> ComposeResult:
-        yield from self._shown(self._first)
+        yield from self._shown(self._initial)
 
     def on_mount(self) -> None:
         self.anchor()
@@ -87,10 +87,10 @@ class Transcript(VerticalScroll):
         match event:
             case Asked():
                 await self._begin(event)
-            case Piece() if self._running is not None:
-                await self._running.add(event)
-            case Notice(text=text) | LeftOut(text=text) if self._running is not None:
-                await self._running.note(text)
+            case Piece() if self._current is not None:
+                await self._current.add(event)
+            case Notice(text=text) | LeftOut(text=text) if self._current is not None:
+                await self._current.note(text)
             case _:
                 pass
 
@@ -99,9 +99,9 @@ class Transcript(VerticalScroll):
         self._replaced = self.kept[len(self.kept) - asked.replacing :] if asked.replacing else []
         for turn in self._replaced:
             turn.display = False
-        self._running = Turn(asked.question)
-        self._turns.append(self._running)
-        await self._put(self._running)
+        self._current = Turn(asked.question)
+        self._turns.append(self._current)
+        await self._put(self._current)
         self.anchor()
 
     async def _forget_unkept(self, question: str) -> None:
@@ -111,7 +111,7 @@ class Transcript(VerticalScroll):
 
     async def end(self, kept: bool, footer: Sequence[str]) -> None:
         """The turn is over. One that brought nothing and has nothing to say of it was never asked."""
-        turn, self._running = self._running, None
+        turn, self._current = self._current, None
         if turn is None:
             return
         turn.kept = kept
@@ -172,13 +172,13 @@ class Transcript(VerticalScroll):
     async def _rebuild(self, pairs: Sequence[tuple[PastTurn, PastTurn | None]]) -> None:
         self._turns.clear()
         await self.remove_children()
-        await self.mount_all(self._widgets(pairs))
+        await self.mount_all(self._made(pairs))
         self.anchor()
 
     def _shown(self, turns: Sequence[PastTurn]) -> list[Widget]:
-        return self._widgets(exchanges(turns)) or [Empty()]
+        return self._made(exchanges(turns)) or [Empty()]
 
-    def _widgets(self, pairs: Sequence[tuple[PastTurn, PastTurn | None]]) -> list[Widget]:
+    def _made(self, pairs: Sequence[tuple[PastTurn, PastTurn | None]]) -> list[Widget]:
         self._earlier = list(pairs[: max(len(pairs) - MOST_TURNS, 0)])
         self._turns = [Turn.past(*pair) for pair in pairs[len(self._earlier) :]]
         return [*([Earlier(len(self._earlier))] if self._earlier else []), *self._turns]

@@ -98,11 +98,11 @@ class Thinking(Collapsible):
     def __init__(self, text: str = "") -> None:
         self._text = text
         self._body = Static(markup=False)
-        super().__init__(self._body, title=self._title(), collapsed=True)
+        super().__init__(self._body, title=self._heading(), collapsed=True)
 
     def add(self, text: str) -> None:
         self._text += text
-        self.title = self._title()
+        self.title = self._heading()
         if not self.collapsed:
             self._show()
 
@@ -113,7 +113,7 @@ class Thinking(Collapsible):
         cut = self._text[-MOST_THINKING:]
         self._body.update(plain(cut if cut == self._text else f"…{cut}"))
 
-    def _title(self) -> str:
+    def _heading(self) -> str:
         words = len(re.findall(r"\S+", self._text))
         return f"thought: {words} word{'' if words == 1 else 's'}"
 

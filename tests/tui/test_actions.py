@@ -59,7 +59,7 @@ async def editor(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 
 async def stop(app: LocalspecApp, pilot: Pilot[None]) -> None:
-    hold(app, after=2)
+    hold(app, after=4)
     app.composer.write("long")
     await pilot.press("enter")
     await until(pilot, lambda: app.status_line.status.doing == "thinking")

@@ -62,7 +62,7 @@ async def test_an_answer_streams_and_ends_with_a_line_about_it() -> None:
         release(app)
         await rests(app, pilot)
         assert turns(app) == [("count", TEXT)]
-        assert "7 tok" in said(app)
+        assert "6 tok" in said(app)
         assert not app.transcript.query(Empty)
 
 
