@@ -35,6 +35,8 @@ class Action:
     help: str
     group: str
     method: str
+    #: What the composer does is bound by itself: keys reach it one after another, and a binding of the app would
+    #: overtake the letters typed before it.
     owner: Owner = "app"
     footer: bool = False
     anywhere: bool = False
@@ -126,9 +128,19 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-def bindings(owner: Owner) -> list[BindingType]:
-    """What a class of widgets binds."""
-    return [action.binding() for action in ACTIONS if action.owner == owner]
+def bindings() -> list[BindingType]:
+    """What the app binds."""
+    return [action.binding() for action in ACTIONS if action.owner == "app"]
+
+
+def methods(owner: Owner, keymap: Mapping[str, str]) -> dict[str, str]:
+    """Key → the method of ``owner`` that it calls."""
+    return {
+        key.strip(): action.method
+        for action in ACTIONS
+        if action.owner == owner
+        for key in keymap.get(action.id, action.key).split(",")
+    }
 
 
 def by_method(method: str) -> Action | None:

@@ -80,7 +80,7 @@ class LocalspecApp(Handling):
 
     TITLE = "localspec"
     CSS_PATH = "app.tcss"
-    BINDINGS = actions.bindings("app")
+    BINDINGS = actions.bindings()
     HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (90, "-wide")]
 
     def __init__(
@@ -101,7 +101,7 @@ class LocalspecApp(Handling):
         self.conductor = Conductor(opener, values, self._wake, conversation=conversation, typed=typed)
         self.transcript = Transcript(self.conductor.chat.conversation.turns)
         self.find_bar = FindBar(self.transcript)
-        self.composer = Composer(self.offers, self.history.entries(), multiline=values["multiline_input"])
+        self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])
         self.status_line = StatusLine()
         self._waiting = Static(id="waiting", markup=False)
         self._woken = asyncio.Event()
@@ -199,7 +199,7 @@ class LocalspecApp(Handling):
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):
-                self.push_screen(EditQuestion(text, self.offers, self.history.entries()), self._edited)
+                self.push_screen(EditQuestion(text, self.offers, self.keys), self._edited)
             case Copied(text):
                 self.copy_to_clipboard(text)
             case Multiline(on):

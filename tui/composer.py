@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
 from textual import events
@@ -107,10 +107,9 @@ class Composer(TextArea):
 
     Args:
         complete: what tab offers for the text before the cursor.
+        keymap: keys by the ids of their actions, in place of the defaults.
         past: earlier messages, the oldest first.
     """
-
-    BINDINGS = actions.bindings("composer")
 
     class Sent(Message):
         """A message or a command, to be done."""
@@ -120,7 +119,13 @@ class Composer(TextArea):
             self.text = text
 
     def __init__(
-        self, complete: Complete, past: Sequence[str] = (), *, multiline: bool = False, id: str = "composer"
+        self,
+        complete: Complete,
+        keymap: Mapping[str, str],
+        past: Sequence[str] = (),
+        *,
+        multiline: bool = False,
+        id: str = "composer",
     ) -> None:
         super().__init__(
             id=id,
@@ -130,6 +135,7 @@ class Composer(TextArea):
             tab_behavior="focus",
         )
         self.multiline = multiline
+        self._methods = actions.methods("composer", keymap)
         self._complete = complete
         self._past = Past(past)
         self._pastes = Pastes()
@@ -156,6 +162,15 @@ class Composer(TextArea):
         self._past.add(text)
 
     # -- keys
+
+    async def _on_key(self, event: events.Key) -> None:
+        method = next((self._methods[key] for key in event.aliases if key in self._methods), None)
+        if method is None:
+            await super()._on_key(event)
+            return
+        event.stop()
+        event.prevent_default()
+        await self.run_action(method)
 
     def action_send(self) -> None:
         """Sends, or begins a new line where more is to come."""

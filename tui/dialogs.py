@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -63,10 +63,10 @@ class EditQuestion(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", priority=True)]
 
-    def __init__(self, text: str, complete: Complete, past: Sequence[str]) -> None:
+    def __init__(self, text: str, complete: Complete, keymap: Mapping[str, str]) -> None:
         super().__init__()
         self._text = text
-        self._composer = Composer(complete, past, id="edited")
+        self._composer = Composer(complete, keymap, id="edited")
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import Markdown
 
 from localspec.chat.conversation import Conversation
@@ -131,6 +132,17 @@ async def test_stopping_gives_back_what_waits() -> None:
         release(app)
         await rests(app, pilot)
         assert app.composer.text == "second\n\nthird"
+
+
+@on_screen
+async def test_enter_does_not_overtake_what_was_typed_before_it() -> None:
+    async with running(says(*PIECES)) as (app, pilot):
+        await rests(app, pilot)
+        for key in [*"abcdefghij", "enter", *"kl"]:  # all at once, as a fast line brings it
+            app.post_message(events.Key(key, key if len(key) == 1 else "\r"))
+        await until(pilot, lambda: app.composer.text == "kl")
+        await rests(app, pilot)
+        assert turns(app) == [("abcdefghij", TEXT)]
 
 
 @on_screen
