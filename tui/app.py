@@ -27,6 +27,7 @@ from localspec.tui import actions
 from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
 from localspec.tui.dialogs import EditQuestion
+from localspec.tui.driver import TerminalDriver
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
 from localspec.tui.handling import Handling
@@ -76,6 +77,7 @@ class LocalspecApp(Handling):
 
     Attributes:
         came: hears every event of every turn.
+        code: what the program ends with; ``None``: it has not ended as it should.
     """
 
     TITLE = "localspec"
@@ -94,7 +96,7 @@ class LocalspecApp(Handling):
         keymap: Mapping[str, str] | None = None,
         first: str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
@@ -131,7 +133,8 @@ class LocalspecApp(Handling):
         self.composer.focus()
         if not self.is_headless:
             for number, code in ENDING.items():
-                self._ui_loop.add_signal_handler(number, self.go, code)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
+                    self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
 

@@ -30,6 +30,7 @@ class Handling(App[None]):
     find_bar: FindBar
     history: History
     keys: dict[str, str]
+    code: int | None = None
 
     _pressed_at = 0.0
     _block = 0  # the code block that was copied last, counted from the end
@@ -41,8 +42,10 @@ class Handling(App[None]):
 
     def go(self, code: int) -> None:
         """Leaves; what was written and not sent is found with arrow up the next time."""
-        self.history.add(self.composer.message)
-        self.exit(return_code=code)
+        if self.code is None:
+            self.code = code
+            self.history.add(self.composer.message)
+        self.exit(return_code=self.code)
 
     # -- talk
 

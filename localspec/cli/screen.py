@@ -15,10 +15,12 @@ from localspec.cli.diagnostics import fail, has_colour, note
 from localspec.cli.session import Progress, engine_for, model_files
 from localspec.cli.source import read_prompt
 from localspec.errors import ExitCode, LocalspecError, UsageError
-from localspec.options import Values
+from localspec.options import Values, config
+from localspec.options.suggest import did_you_mean
 from localspec.talk import settings
 from localspec.talk.chat import Chat
 from localspec.talk.history import History, history_file
+from localspec.text.printable import one_line
 
 if TYPE_CHECKING:
     from localspec.host import HostedEngine
@@ -37,13 +39,39 @@ def screen(values: Values) -> int:
     _tell_textual_of_colour(values)
     from localspec.tui.app import LocalspecApp
 
-    app = LocalspecApp(Models(), values, history=History(history_file()), typed=values["typed"], first=first)
+    app = LocalspecApp(
+        Models(),
+        values,
+        history=History(history_file()),
+        typed=values["typed"],
+        keymap=_keymap(values["config"]),
+        first=first,
+    )
     try:
         app.run()
     finally:
         app.conductor.close()
         _keep(app.conductor.chat)
-    return ExitCode.RUNTIME if app.return_code is None else app.return_code
+    return ExitCode.RUNTIME if app.code is None else app.code
+
+
+def _keymap(named: str | None) -> dict[str, str]:
+    """Keys by the ids of their actions, from the configuration files.
+
+    Raises:
+        UsageError: there is no such action.
+    """
+    from localspec.tui.actions import ACTIONS
+
+    known = {action.id for action in ACTIONS}
+    chosen = config.keymap(named)
+    for name in chosen:
+        if name not in known:
+            raise UsageError(
+                f"[keys] has {one_line(name):.40}, which is no action",
+                hint=f"{did_you_mean(name, known)}docs/chat.md lists them.",
+            )
+    return chosen
 
 
 def _check_terminal(values: Values) -> None:
