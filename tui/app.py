@@ -181,7 +181,7 @@ class LocalspecApp(Handling):
         match news:
             case Came(event):
                 await self.transcript.take(event)
-                self.status_line.show(status.heard(event))
+                self.status_line.hear(event)
                 self.came.publish(event)
             case Ended(kept, footer):
                 await self.transcript.end(kept, footer)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from textual.widgets import Static
 
+from localspec.engine.stats import StatsBook
 from localspec.report import speed
+from localspec.talk.chat import Asked, TurnEvent
 from localspec.talk.standing import guessers
 from localspec.tui.turns import harmless
-from localspec.types import EngineInfo, Finished, Started, Tokens
+from localspec.types import EngineInfo, Failed, Finished, SpecStats, Started, Tokens
 
 UNKNOWN = "n/a"
 GAUGE = 8  # cells
@@ -27,6 +29,7 @@ class Status:
         used: tokens of the context that the last prompt and its answer take.
         guesses: whether anything may be guessed ahead.
         last: the newest answer that was finished.
+        live: of the answer that comes.
     """
 
     info: EngineInfo | None = None
@@ -35,6 +38,7 @@ class Status:
     used: int | None = None
     guesses: bool = True
     last: Finished | None = None
+    live: SpecStats | None = None
 
     def heard(self, event: object) -> Status:
         """After an event of a turn."""
@@ -44,7 +48,9 @@ class Status:
             case Tokens(tokens=tokens):
                 return replace(self, used=(self.used or 0) + len(tokens))
             case Finished():
-                return replace(self, last=event)
+                return replace(self, last=event, live=None)
+            case Failed():
+                return replace(self, live=None)
         return self
 
     def now(self, doing: str, share: float | None, *, guesses: bool) -> Status:
@@ -53,7 +59,7 @@ class Status:
 
     def running(self, info: EngineInfo | None) -> Status:
         """With another engine, or none; numbers of the old one are void."""
-        return replace(self, info=info, used=None, last=None)
+        return replace(self, info=info, used=None, last=None, live=None)
 
     def parts(self) -> list[str]:
         """The most important first: a narrow screen leaves out the last ones."""
@@ -63,9 +69,7 @@ class Status:
         return [doing or "ready", *self._numbers(), *self._names(self.info)]
 
     def _numbers(self) -> list[str]:
-        timings = None if self.last is None else self.last.timings
-        stats = None if self.last is None else self.last.stats
-        rate = None if timings is None else timings.tokens_per_second
+        stats, rate = self._measured()
         parts = [UNKNOWN + " tok/s" if rate is None else speed(rate), self._context()]
         if not self.guesses:
             return [*parts, "speculation off"]
@@ -74,10 +78,19 @@ class Status:
         length = None if stats is None else stats.mean_length
         return [
             *parts,
-            f"{UNKNOWN if speedup is None else f'{speedup:.2f}×'} plain",
+            f"speed-up {UNKNOWN if speedup is None else f'{speedup:.2f}×'}",
             f"accepted {UNKNOWN if acceptance is None else f'{100 * acceptance:.0f} %'}",
             f"length {UNKNOWN if length is None else f'{length:.1f}'}",
         ]
+
+    def _measured(self) -> tuple[SpecStats | None, float | None]:
+        """Statistics and tokens per second: of the answer that comes, or else of the last."""
+        if self.live is not None:
+            seconds = self.live.t_draft + self.live.t_verify + self.live.t_host
+            return self.live, self.live.emitted / seconds if seconds > 0 else None
+        if self.last is not None:
+            return self.last.stats, self.last.timings.tokens_per_second
+        return None, None
 
     def _context(self) -> str:
         assert self.info is not None
@@ -110,6 +123,17 @@ class StatusLine(Static):
     def __init__(self) -> None:
         super().__init__(id="status", markup=False)
         self.status = Status()
+        self._steps: StatsBook | None = None
+
+    def hear(self, event: TurnEvent) -> None:
+        """An event of a turn."""
+        if isinstance(event, Asked):
+            self._steps = None
+        elif isinstance(event, Tokens) and event.step is not None:
+            self._steps = self._steps or StatsBook()
+            self._steps.add(event.step, (), ())
+            self.status = replace(self.status, live=self._steps.snapshot())
+        self.show(self.status.heard(event))
 
     def show(self, status: Status) -> None:
         self.status = status
@@ -119,4 +143,4 @@ class StatusLine(Static):
         self._draw()
 
     def _draw(self) -> None:
-        self.update(self.status.line(max(self.size.width, 1)))
+        self.update(self.status.line(max(self.size.width, 1)), layout=False)

@@ -17,8 +17,8 @@ from localspec.text.printable import printable
 from localspec.text.thinking import Piece
 from localspec.tui.sections import Sections
 
-#: Lines of a question that are shown.
-MOST_LINES = 30
+#: Lines and characters of a question that are shown.
+MOST_LINES, MOST_CHARACTERS = 30, 6000
 #: Characters of thinking that are shown: more would have to be laid out anew whenever it grows.
 MOST_THINKING = 20_000
 
@@ -54,9 +54,9 @@ class Question(Static):
 
 def _cut(text: str) -> str:
     lines = text.split("\n")
-    if len(lines) <= MOST_LINES + 5:
-        return text
-    return "\n".join([*lines[:MOST_LINES], f"… and {len(lines) - MOST_LINES} more lines"])
+    if len(lines) > MOST_LINES + 5:
+        text = "\n".join([*lines[:MOST_LINES], f"… and {len(lines) - MOST_LINES} more lines"])
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
 class Answer(Vertical):

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.talk.chat import Asked
 from localspec.text.thinking import Piece
 from localspec.tui.composer import Past, Pastes
 from localspec.tui.news import Came, Doing, News, Said, joined
 from localspec.tui.sections import Sections, code_blocks
-from localspec.tui.status import Status
-from localspec.types import EngineInfo, Finished, Prefill, SpecStats, Started, Timings, TokenInfo, Tokens
+from localspec.tui.status import Status, StatusLine
+from localspec.types import EngineInfo, Finished, Prefill, SpecStats, Started, StepStats, Timings, TokenInfo, Tokens
 
 # -- news
 
@@ -144,7 +145,7 @@ INFO = EngineInfo("folder/target.gguf", None, ("ngram-simple",), "fake", 1000, 1
 def test_what_was_not_measured_is_not_available() -> None:
     line = Status(info=INFO).line(200)
     assert line == (
-        "ready · n/a tok/s · context n/a · n/a plain · accepted n/a · length n/a"
+        "ready · n/a tok/s · context n/a · speed-up n/a · accepted n/a · length n/a"
         " · target.gguf · guesses from ngram-simple"
     )
     assert Status().line(80) == "no model: F5 loads it"
@@ -159,9 +160,19 @@ def test_numbers_come_from_the_answer() -> None:
     status = Status(info=INFO).heard(Started(1, 100, 0, 7))
     status = status.heard(Tokens(1, "ab", (TokenInfo(1, b"a"), TokenInfo(2, b"b")), None)).heard(finished)
     assert status.line(200).startswith(
-        "ready · 10 tok/s · context #------- 102/1000 · 1.50× plain · accepted 50 % · length 3.0 · target.gguf"
+        "ready · 10 tok/s · context #------- 102/1000 · speed-up 1.50× · accepted 50 % · length 3.0 · target.gguf"
     )
     assert "speculation off" in Status(info=INFO, guesses=False).line(200)
+
+
+def test_while_an_answer_comes_the_numbers_are_its_own() -> None:
+    step = StepStats(draft_n=4, tested=3, accepted=2, emitted=3, cut=0, t_draft=0.1, t_verify=0.1, t_host=0.1)
+    line = StatusLine()
+    line.show(Status(info=INFO))
+    line.hear(Asked("a", 0))
+    line.hear(Tokens(1, "abc", (TokenInfo(1, b"a"),) * 3, step))
+    line.hear(Tokens(1, "abc", (TokenInfo(1, b"a"),) * 3, step))
+    assert "10 tok/s · context -------- 6/1000 · speed-up n/a · accepted 50 % · length 3.0" in line.status.line(200)
 
 
 @pytest.mark.parametrize("width", [1, 10, 40, 80])
