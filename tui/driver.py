@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import selectors
+from codecs import getincrementaldecoder
 from contextlib import suppress
 from typing import IO, Any, cast
 
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+
+_PATIENCE = 0.1  # seconds after which an escape is one, and no longer the start of a key
 
 
 class TerminalDriver(LinuxDriver):
@@ -16,14 +22,27 @@ class TerminalDriver(LinuxDriver):
         super().__init__(*args, **kwargs)
         self._file = cast(IO[str], _Lasting(self._file))
 
-    def _run_input_thread(self) -> None:
-        while not self.exit_event.is_set():
-            try:
-                self.run_input_thread()
-            except UnicodeDecodeError:
-                continue  # those bytes are lost, what comes after them is read
-            except OSError:
-                return
+    def run_input_thread(self) -> None:
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                messages = list(parser.tick())
+                if selector.select(_PATIENCE):
+                    data = self._read()
+                    if not data:
+                        return
+                    messages += parser.feed(decode(data))
+                for message in messages:
+                    self.process_message(message)
+
+    def _read(self) -> bytes:
+        """What was typed; nothing: the terminal is gone."""
+        try:
+            return os.read(self.fileno, 65536)
+        except OSError:
+            return b""
 
 
 class _Lasting:

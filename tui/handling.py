@@ -111,6 +111,9 @@ class Handling(App[None]):
     # -- writing
 
     def action_editor(self) -> None:
+        self.composer.call_later(self._open_editor)  # after the letters that were typed before
+
+    def _open_editor(self) -> None:
         try:
             command = editor()
             with self.suspend():
@@ -160,4 +163,4 @@ class Handling(App[None]):
         self.push_screen(Help((focused.id if focused is not None else "") or "", self.keys))
 
     def action_leave(self) -> None:
-        self.go(ExitCode.OK)
+        self.composer.call_later(self.go, ExitCode.OK)
