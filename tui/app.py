@@ -230,6 +230,7 @@ class LocalspecApp(Handling):
     def on_composer_sent(self, event: Composer.Sent) -> None:
         self.history.add(event.text)
         self.composer.remember(event.text)
+        self.transcript.to_end()
         self.conductor.put(Job("command" if commands.is_command(event.text) else "message", event.text))
 
     def _edited(self, text: str | None) -> None:

@@ -102,7 +102,6 @@ class Transcript(VerticalScroll):
         self._current = Turn(asked.question)
         self._turns.append(self._current)
         await self._put(self._current)
-        self.anchor()
 
     async def _forget_unkept(self, question: str) -> None:
         """The same question asked again takes the place of what brought nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from markdown_it import MarkdownIt
@@ -97,10 +96,13 @@ class Thinking(Collapsible):
 
     def __init__(self, text: str = "") -> None:
         self._text = text
+        self._words = len(text.split())
         self._body = Static(markup=False)
         super().__init__(self._body, title=self._heading(), collapsed=True)
 
     def add(self, text: str) -> None:
+        goes_on = not self._text[-1:].isspace() and not text[:1].isspace()
+        self._words += len(text.split()) - (goes_on and bool(self._text and text))
         self._text += text
         self.title = self._heading()
         if not self.collapsed:
@@ -114,8 +116,7 @@ class Thinking(Collapsible):
         self._body.update(plain(cut if cut == self._text else f"…{cut}"))
 
     def _heading(self) -> str:
-        words = len(re.findall(r"\S+", self._text))
-        return f"thought: {words} word{'' if words == 1 else 's'}"
+        return f"thought: {self._words} word{'' if self._words == 1 else 's'}"
 
 
 class Turn(Vertical):
