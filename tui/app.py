@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult, SystemCommand
@@ -83,7 +82,7 @@ class LocalspecApp(Handling):
     TITLE = "localspec"
     CSS_PATH = "app.tcss"
     BINDINGS = actions.bindings()
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (90, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-wide")]  # noqa: RUF012 (Textual declares it of instances)
 
     def __init__(
         self,

@@ -6,7 +6,8 @@ import os
 import selectors
 from codecs import getincrementaldecoder
 from contextlib import suppress
-from typing import IO, Any, cast
+from io import TextIOWrapper
+from typing import Any, cast
 
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
@@ -20,7 +21,7 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._file = cast(IO[str], _Lasting(self._file))
+        self._file = cast(TextIOWrapper, _Lasting(cast(TextIOWrapper, self._file)))
 
     def run_input_thread(self) -> None:
         parser = XTermParser(self._debug)
@@ -49,7 +50,7 @@ class _Lasting:
     """A stream that takes what is written when nobody reads it any more. A thread that writes would end otherwise, and
     the program wait for it."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: TextIOWrapper) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
