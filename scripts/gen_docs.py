@@ -17,8 +17,14 @@ from localspec.cli.help import explained
 from localspec.cli.repl import keys
 from localspec.cli.topics import Block, Code, Flags, Heading, Table
 from localspec.options import Option
+from localspec.tui import actions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+SCREEN = (
+    "`localspec chat --tui` draws on the whole terminal: it is there before the model is loaded, messages may be"
+    " written while an answer comes, and wait their turn, and Markdown is laid out. Commands are the same. Where the"
+    " program ends, the conversation is kept in a file, and a line says how to go on with it."
+)
 NOTE = "<!-- Made by scripts/gen_docs.py: do not edit. -->"
 
 
@@ -28,7 +34,7 @@ def pages() -> dict[Path, str]:
         DOCS / "flags.md": page("Flags", topics.flags()),
         DOCS / "config.md": page("Configuration", topics.config()),
         DOCS / "exit-codes.md": page("Exit codes", exit_codes()),
-        DOCS / "chat.md": page("Chat", [keys.reference()]),
+        DOCS / "chat.md": page("Chat", [keys.reference(), Heading("The full screen"), SCREEN, actions.reference()]),
     }
 
 

@@ -32,7 +32,7 @@ WRITTEN = (
     *(README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"),
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page not in MADE),
 )
-SOURCES = ("localspec", "models", "scripts", "tests")
+SOURCES = ("localspec", "models", "tui", "scripts", "tests")
 OPTION_FLAGS = {flag for option in all_options() for flag, _ in spellings(option)}
 ALL_FLAGS = {*OPTION_FLAGS, *HELP, *VERSION, *COMPLETION}
 

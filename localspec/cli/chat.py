@@ -12,7 +12,6 @@ from localspec.chat.store import Store
 from localspec.cli.diagnostics import tell
 from localspec.cli.output import Output
 from localspec.cli.repl.engines import LoadedEngines
-from localspec.cli.repl.history import History, history_file
 from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.plain import PlainTerminal
@@ -27,6 +26,7 @@ from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.completion import completions
 from localspec.talk.front import Terminal
+from localspec.talk.history import History, history_file
 from localspec.talk.session_commands import going_on
 from localspec.talk.standing import guessers
 from localspec.text.printable import one_line
@@ -39,6 +39,10 @@ def chat(values: Values) -> int:
     Raises:
         LocalspecError: what `errors_end_the_command` reports.
     """
+    if values["tui"]:
+        from localspec.cli.screen import screen
+
+        return screen(values)
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     # Asked for by name, simple input is a conversation over pipes too; else what is piped in is one message.
     converses = at_terminal or (values["simple_io"] and sys.stdin is not None)
@@ -53,11 +57,11 @@ def chat(values: Values) -> int:
     session = wanted(values, store)
     output = Output()
     dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
-    screen = _screen() if at_terminal and not dumb else None
-    with keys_are_kept(screen) as keyboard, LoadedEngines(values, Progress(shows=not dumb)) as engines:
+    drawn_on = _screen() if at_terminal and not dumb else None
+    with keys_are_kept(drawn_on) as keyboard, LoadedEngines(values, Progress(shows=not dumb)) as engines:
         talk = Chat(engines, values, Conversation(values["system"]), typed=values["typed"])
         book = None if store is None else SessionBook(talk, store)
-        terminal = _terminal(output, screen, keyboard, talk, book, History(history_file() if at_terminal else None))
+        terminal = _terminal(output, drawn_on, keyboard, talk, book, History(history_file() if at_terminal else None))
         repl = Repl(talk, terminal, View(output, values, plain=dumb), book)
         if not goes_on:
             return repl.once(first)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from localspec.cli.diagnostics import has_colour
 from localspec.cli.output import Output
-from localspec.cli.repl.history import history_file
 from localspec.cli.session import names_nearby
 from localspec.errors import UsageError
 from localspec.hub.shelf import DEMO, located
 from localspec.options import Values, all_options
 from localspec.options.config import files_there, layers, user_file
+from localspec.talk.history import history_file
 from localspec.text.printable import one_line
 from localspec.tools.doctor import TITLES, Finding, Level, Named, examine, exit_code, gather
 from localspec.tools.doctor.facts import Config, Fault, Terminal, Wanted

@@ -36,7 +36,7 @@ def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine]:
     with progress.loading(target, draft):
         loaded = HostedEngine(engine_options(values, target, draft), on_progress=progress.stage)
     with loaded as engine:
-        _tell(engine.info, values)
+        _tell(engine.info, values, progress)
         yield engine
 
 
@@ -50,16 +50,16 @@ def engine_here(values: Values, target: Path | None, draft: Path | None, **chang
     with progress.loading(target, draft):
         loaded = loading.load(options, progress=progress.stage)
     with loaded as engine:
-        _tell(engine.info, values)
+        _tell(engine.info, values, progress)
         yield engine
 
 
-def _tell(info: EngineInfo, values: Values) -> None:
+def _tell(info: EngineInfo, values: Values, progress: Progress) -> None:
     for warning in info.warnings:
-        note(warning)
+        progress.note(warning)
     if values["dump"]:
         for line in load_lines(info):
-            say(printable(line))
+            progress.say(line)
 
 
 def model_files(values: Values) -> tuple[Path | None, Path | None]:
@@ -167,6 +167,14 @@ class Progress:
             yield self.show
         finally:
             self.end()
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        note(text)
+
+    def say(self, text: str) -> None:
+        """A line of what was asked for."""
+        say(printable(text))
 
     def show(self, what: str, share: float | None = None) -> None:
         if not self._shows:

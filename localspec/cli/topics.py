@@ -125,6 +125,8 @@ def config() -> list[Block]:
         " Lists may be arrays. A name of a file may begin with `~`.",
         Code(EXAMPLE, "toml"),
         "`--profile code`, or `LOCALSPEC_PROFILE=code`, adds the settings of `[profile.code]`.",
+        '`[keys]` gives actions of the full screen other keys, several with commas between them: `help = "f1,f12"`.'
+        " Names are those of [the list of keys](chat.md).",
         Heading("Environment"),
         "`LOCALSPEC_` and the long flag in capitals, with `_` for `-`: `LOCALSPEC_CTX_SIZE=4096`. An empty variable"
         f" counts as none. On is {_words(ON)}, off is {_words(OFF)}. What may be given several times has one value a"

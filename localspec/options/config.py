@@ -1,6 +1,7 @@
 """Configuration files: where they are, and what is written in them.
 
 TOML; keys are the long flags without their dashes, and ``[profile.NAME]`` tables hold settings for ``--profile NAME``.
+``[keys]`` says which key of the full screen does what.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from localspec.options.origin import Level, Origin
 from localspec.options.suggest import did_you_mean
 
 FILE_NAME = "config.toml"
+#: The table of keys of the full screen.
+KEYS = "keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def layers(options: tuple[Option, ...], named: str | None, profile: str | None) 
     tables = [(path, level, _read(path)) for path, level in files_there(named)]
     keys = _Keys(options)
     for path, level, table in tables:
-        top = {key: value for key, value in table.items() if key != "profile"}
+        top = {key: value for key, value in table.items() if key not in ("profile", KEYS)}
         yield Layer(keys.settings(top, Origin(level, str(path))))
     if profile is None:
         return
@@ -58,6 +61,21 @@ def layers(options: tuple[Option, ...], named: str | None, profile: str | None) 
         settings = profiles.get(profile, {})
         rank = Level.SYSTEM_PROFILE if level is Level.SYSTEM_FILE else Level.USER_PROFILE
         yield Layer(keys.settings(settings, Origin(rank, str(path), profile=profile)))
+
+
+def keymap(named: str | None) -> dict[str, str]:
+    """Action → key, or several with commas between them, from the files that `layers` reads.
+
+    Raises:
+        UsageError: a file that cannot be read, or a key that is no text.
+    """
+    found: dict[str, str] = {}
+    for path, _ in files_there(named):
+        table = _read(path).get(KEYS, {})
+        if not isinstance(table, dict) or not all(isinstance(key, str) and key for key in table.values()):
+            raise UsageError(f"[{KEYS}] in {path} is not a table of keys", hint='For example help = "f1,ctrl+h".')
+        found |= table
+    return found
 
 
 def files_there(named: str | None) -> list[tuple[Path, Level]]:

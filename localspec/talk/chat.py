@@ -73,14 +73,30 @@ class Engines(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A turn begins: the question as it is sent, and how many of the last exchanges it takes the place of if it brings
+    anything."""
+
+    question: str
+    replacing: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """The oldest ``count`` of ``of`` exchanges no longer fit the context and are not sent."""
 
     count: int
     of: int
 
+    @property
+    def text(self) -> str:
+        if self.count == 1:
+            return f"the oldest exchange no longer fits and is left out (1 of {self.of})"
+        return f"the {self.count} oldest exchanges no longer fit and are left out ({self.count} of {self.of})"
 
-TurnEvent = Piece | Started | Prefill | Notice | LeftOut | Finished | Failed
+
+#: `Asked` comes first. A step's `Tokens` come before the pieces of text that they make.
+TurnEvent = Asked | Piece | Started | Prefill | Tokens | Notice | LeftOut | Finished | Failed
 #: Events of one turn; to be closed by whoever leaves it early.
 Turn = Generator[TurnEvent, None, None]
 
@@ -109,6 +125,8 @@ class Chat:
         self.last: Finished | None = None
         self.seed: int | None = None  # the last answer's
         self.types: tuple[str, ...] | None = None
+        #: Whether steps bring the trees that were verified, and the target's probabilities.
+        self.traces = False
         self._left_out = 0
         self._again = 0
         #: The last question, if it brought nothing.
@@ -181,6 +199,7 @@ class Chat:
         return self._turn(question, replacing, sent)
 
     def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
+        yield Asked(question, replacing)
         kept = Conversation(self.conversation.system, self.conversation.messages)
         for _ in range(replacing):
             kept.undo()
@@ -194,7 +213,7 @@ class Chat:
             yield Notice(0, line)
         reasoning = self.reasoning()
         answer = _Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
-        asked = replace(self.request(fitted.messages), draft_from=said(replaced))
+        asked = replace(self.request(fitted.messages), draft_from=said(replaced), trace=self.traces)
         self._handle = handle = self.engine.submit(asked)
         if self._stopping:
             handle.cancel()
@@ -405,6 +424,7 @@ class _Answer:
 
     def take(self, event: Event) -> Iterator[TurnEvent]:
         if isinstance(event, Tokens):
+            yield event
             yield from self._pieces(self._splitter.push(event.text))
             return
         if isinstance(event, Finished | Failed):

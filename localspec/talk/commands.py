@@ -290,6 +290,34 @@ GROUPS = (
 COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.commands)
 
 
+def is_command(message: str) -> bool:
+    """Whether it is none for the model. One that begins with two slashes is: with one."""
+    return message.startswith("/") and not message.startswith("//")
+
+
+def as_message(text: str) -> str:
+    """How a text is written that is a message in any case."""
+    return f"/{text}" if text.startswith("/") else text
+
+
+def run(front: Front, line: str) -> None:
+    """Runs a line that is a command.
+
+    Raises:
+        UsageError: there is no such command, or it takes nothing after it.
+        LocalspecError: what the command raises.
+        Leave: the user wants to go.
+    """
+    name, _, argument = line[1:].partition(" ")
+    if "\n" in name:
+        name, _, argument = line[1:].partition("\n")
+    name, argument = name.strip(), argument.strip()
+    command = find(name, argument, settings.settable(front.chat.values))
+    if argument and not command.args:
+        raise UsageError(f"/{name} takes nothing after it", hint=f"Write /{name} alone.")
+    command.run(front, argument)
+
+
 def names() -> list[str]:
     """All names and aliases."""
     return [name for command in COMMANDS for name in (command.name, *command.aliases)]

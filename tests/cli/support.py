@@ -130,6 +130,11 @@ class Terminal:
         seen, self._seen = self._seen[: found.end()], self._seen[found.end() :]
         return seen
 
+    def hang_up(self) -> None:
+        """The terminal is gone, as when its window is closed."""
+        os.close(self._line)
+        self._line = os.open(os.devnull, os.O_RDWR)
+
     def modes(self) -> list[object]:
         """The settings of the line: echo, signals, …"""
         return termios.tcgetattr(self._line)

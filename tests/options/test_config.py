@@ -141,6 +141,18 @@ def test_a_profile_may_be_in_one_of_the_files(sources: Sources) -> None:
     assert sources.settle(["--profile", "b"]).values["temp"] == 0.6
 
 
+def test_keys_of_the_screen_are_a_table_of_their_own(sources: Sources) -> None:
+    assert config.keymap(None) == {}
+    sources.system.write_text('[keys]\nhelp = "f8"\nstop = "f7"')
+    sources.user.write_text('temp = 0.5\n[keys]\nhelp = "f1,f12"')
+    assert config.keymap(None) == {"help": "f1,f12", "stop": "f7"}
+    assert sources.settle().values["temp"] == 0.5
+    for wrong in ("keys = 1", "[keys]\nhelp = 1", '[keys]\nhelp = ""'):
+        sources.user.write_text(wrong)
+        with pytest.raises(UsageError, match="is not a table of keys"):
+            config.keymap(None)
+
+
 def test_unknown_profiles(sources: Sources) -> None:
     with pytest.raises(UsageError, match="there is no configuration file"):
         sources.settle(["--profile", "a"])

@@ -12,7 +12,7 @@ from localspec.cli.layout import columns
 from localspec.cli.repl.keys import KEYS, KEYS_IN_BRIEF
 from localspec.cli.repl.view import View
 from localspec.errors import EngineDied, ExitCode, LocalspecError, UsageError
-from localspec.talk import commands, settings
+from localspec.talk import commands
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat, Turn, TurnEvent
 from localspec.talk.front import Leave, LineCleared, Terminal
@@ -64,8 +64,8 @@ class Repl:
         Raises:
             Leave: the command says so, or ctrl-c came while an answer was being stopped.
         """
-        if message.startswith("/") and not message.startswith("//"):
-            self._guarded(lambda: self._command(message))
+        if commands.is_command(message):
+            self._guarded(lambda: commands.run(self, message))
             return
         before = list(self.chat.attachments)
         self._guarded(lambda: self._ask(message.removeprefix("/")))
@@ -147,16 +147,6 @@ class Repl:
             return ending.exit_code
         stopped = ending is not None and ending.reason == "cancelled"
         return ExitCode.INTERRUPTED if stopped else ExitCode.OK
-
-    def _command(self, line: str) -> None:
-        name, _, argument = line[1:].partition(" ")
-        if "\n" in name:
-            name, _, argument = line[1:].partition("\n")
-        name, argument = name.strip(), argument.strip()
-        command = commands.find(name, argument, settings.settable(self.chat.values))
-        if argument and not command.args:
-            raise UsageError(f"/{name} takes nothing after it", hint=f"Write /{name} alone.")
-        command.run(self, argument)
 
     def _revive(self) -> None:
         try:

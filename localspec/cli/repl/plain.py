@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from localspec.cli.diagnostics import fail, note, say
 from localspec.cli.output import Output
-from localspec.cli.repl.history import History
 from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.typeahead import controls_are_shown
 from localspec.talk.front import LineCleared
+from localspec.talk.history import History
 from localspec.text.printable import printable
 
 QUOTES = '"""'

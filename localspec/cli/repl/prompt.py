@@ -37,13 +37,13 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from localspec.cli.diagnostics import fail, note
 from localspec.cli.output import Output
-from localspec.cli.repl.history import History
 from localspec.cli.repl.keyboard import Keyboard
-from localspec.cli.repl.pastes import Pastes
 from localspec.cli.repl.plain import PROMPT, QUOTES
 from localspec.cli.repl.typeahead import draft, mark_pastes
 from localspec.talk.completion import Completion
 from localspec.talk.front import LineCleared
+from localspec.talk.history import History
+from localspec.talk.pastes import Pastes
 
 #: Where prompt_toolkit looks for an editor if the environment names none.
 EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")

@@ -13,10 +13,10 @@ from localspec.cli.pieces import Pieces
 from localspec.cli.session import Progress
 from localspec.options import Values
 from localspec.report import status_parts
-from localspec.talk.chat import LeftOut, TurnEvent
+from localspec.talk.chat import Asked, LeftOut, TurnEvent
 from localspec.text.layout import flow
 from localspec.text.thinking import Piece
-from localspec.types import Failed, Finished, Notice, Prefill
+from localspec.types import Failed, Finished, Notice, Prefill, Tokens
 
 
 class View:
@@ -42,6 +42,8 @@ class View:
 
     def show(self, event: TurnEvent) -> None:
         """One event but the last."""
+        if isinstance(event, Asked | Tokens):
+            return
         if not isinstance(event, Prefill) or event.done >= event.total - 1:
             self._progress.end()
         if isinstance(event, Piece):
@@ -50,7 +52,7 @@ class View:
         elif isinstance(event, Prefill) and event.done < event.total - 1:
             self._progress.show("reading the prompt", event.done / (event.total - 1))
         elif isinstance(event, LeftOut):
-            note(left_out(event))
+            note(event.text)
         elif isinstance(event, Notice) and self._answering:
             self._held.append(event.text)
         elif isinstance(event, Notice):
@@ -71,9 +73,3 @@ class View:
             say(dim("\n".join(lines), on=self._colour_err))
         elif isinstance(last, Failed):
             fail(last.message, last.hint)
-
-
-def left_out(event: LeftOut) -> str:
-    if event.count == 1:
-        return f"the oldest exchange no longer fits and is left out (1 of {event.of})"
-    return f"the {event.count} oldest exchanges no longer fit and are left out ({event.count} of {event.of})"

@@ -100,6 +100,15 @@ LINE_OPTIONS = (
         CHAT,
     ),
     Option(
+        "tui",
+        ("--tui",),
+        bool,
+        False,
+        "A full screen: statistics while an answer comes, keys for all there is (F1).",
+        CHAT,
+        negations=("--no-tui",),
+    ),
+    Option(
         "simple_io",
         ("--simple-io",),
         bool,

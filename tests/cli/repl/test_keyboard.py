@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.cli.repl.history import History
 from localspec.cli.repl.keyboard import BEGIN, END, Kept, Keyboard
+from localspec.talk.history import History
 from tests.cli.support import TAKEN, Terminal, plain
 
 FAKE = "tests.cli.repl.fake_main"

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from localspec.cli.repl.view import left_out
 from localspec.errors import ExitCode
 from localspec.report import status_line
 from localspec.talk.chat import Chat, LeftOut, Turn
@@ -96,8 +95,8 @@ def test_a_file_that_stays_attached_is_named(capsys: Said, monkeypatch: pytest.M
 
 
 def test_dropped_exchanges_in_words() -> None:
-    assert left_out(LeftOut(2, 5)) == "the 2 oldest exchanges no longer fit and are left out (2 of 5)"
-    assert left_out(LeftOut(1, 5)) == "the oldest exchange no longer fits and is left out (1 of 5)"
+    assert LeftOut(2, 5).text == "the 2 oldest exchanges no longer fit and are left out (2 of 5)"
+    assert LeftOut(1, 5).text == "the oldest exchange no longer fits and is left out (1 of 5)"
 
 
 def finished(reason: str, tokens: int, stats: SpecStats | None = None) -> Finished:

@@ -11,10 +11,10 @@ import pytest
 
 from localspec.cli.diagnostics import Ending
 from localspec.cli.output import Output
-from localspec.cli.repl.history import History
 from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.plain import PlainTerminal
 from localspec.talk.front import LineCleared
+from localspec.talk.history import History
 from tests.cli.support import run
 
 FAKE = "tests.cli.repl.fake_main"

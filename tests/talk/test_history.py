@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.repl.history import History
+from localspec.talk.history import History
 
 
 @pytest.mark.parametrize("there", ["", '"a"\n', '"a"\n"hal', "[" * 100_000 + "\n", "\x00\udcff\n", "{}\n1\n\n"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.cli.repl.pastes import MOST_CHARACTERS, MOST_LINES, Pastes
+from localspec.talk.pastes import MOST_CHARACTERS, MOST_LINES, Pastes
 
 
 def test_only_long_pastes_are_folded() -> None:

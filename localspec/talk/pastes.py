@@ -17,7 +17,7 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """A new sign for a text that is long, any other text as it is."""
-        if text.count("\n") < MOST_LINES and len(text) <= MOST_CHARACTERS:
+        if not is_long(text):
             return text
         sign = chr(_LAST_CODE - len(self._texts))
         self._texts[sign] = self.unfold(text)
@@ -30,7 +30,15 @@ class Pastes:
     def shown(self, char: str) -> str:
         """What is seen of a character of a message."""
         text = self._texts.get(char)
-        if text is None:
-            return char
-        lines = text.count("\n") + (not text.endswith("\n"))
-        return f"[pasted {lines} lines]" if lines > 1 else f"[pasted {len(text)} characters]"
+        return char if text is None else f"[{described(text)}]"
+
+
+def is_long(text: str) -> bool:
+    """Whether a pasted text is shown in words."""
+    return text.count("\n") >= MOST_LINES or len(text) > MOST_CHARACTERS
+
+
+def described(text: str) -> str:
+    """``pasted 300 lines``"""
+    lines = text.count("\n") + (not text.endswith("\n"))
+    return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text)} characters"

@@ -1,0 +1,153 @@
+"""``localspec chat --tui``: puts the full screen together, and says what became of the conversation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localspec.chat import transcript
+from localspec.cli.diagnostics import fail, has_colour, note
+from localspec.cli.session import Progress, engine_for, model_files
+from localspec.cli.source import read_prompt
+from localspec.errors import ExitCode, LocalspecError, UsageError
+from localspec.options import Values, config
+from localspec.options.suggest import did_you_mean
+from localspec.talk import settings
+from localspec.talk.chat import Chat
+from localspec.talk.history import History, history_file
+from localspec.text.printable import one_line
+
+if TYPE_CHECKING:
+    from localspec.host import HostedEngine
+    from localspec.tui.engines import Listener
+
+
+def screen(values: Values) -> int:
+    """Runs the screen; returns the exit code.
+
+    Raises:
+        UsageError: there is no terminal for it, or the first message cannot be read.
+    """
+    _check_terminal(values)
+    given = values["prompt"] is not None or values["file"] is not None
+    first = read_prompt(values, more_follows=True) if given else None
+    _tell_textual_of_colour(values)
+    from localspec.tui.app import LocalspecApp
+
+    app = LocalspecApp(
+        Models(),
+        values,
+        history=History(history_file()),
+        typed=values["typed"],
+        keymap=_keymap(values["config"]),
+        first=first,
+    )
+    try:
+        app.run()
+    finally:
+        app.conductor.close()
+        _keep(app.conductor.chat)
+    return ExitCode.RUNTIME if app.code is None else app.code
+
+
+def _keymap(named: str | None) -> dict[str, str]:
+    """Keys by the ids of their actions, from the configuration files.
+
+    Raises:
+        UsageError: there is no such action.
+    """
+    from localspec.tui.actions import ACTIONS
+
+    known = {action.id for action in ACTIONS}
+    chosen = config.keymap(named)
+    for name in chosen:
+        if name not in known:
+            raise UsageError(
+                f"[keys] has {one_line(name):.40}, which is no action",
+                hint=f"{did_you_mean(name, known)}docs/chat.md lists them.",
+            )
+    return chosen
+
+
+def _check_terminal(values: Values) -> None:
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last
+    if any(stream is None or not stream.isatty() for stream in streams) or os.environ.get("TERM", "") in ("", "dumb"):
+        raise UsageError("--tui needs a terminal that can draw", hint="Leave --tui out, or use --simple-io.")
+    if values["simple_io"] or values["single_turn"]:
+        raise UsageError("--tui goes with neither --simple-io nor --single-turn", hint="Leave one of them out.")
+
+
+def _tell_textual_of_colour(values: Values) -> None:
+    """Textual takes an empty NO_COLOR for one that is set; elsewhere it is not."""
+    if has_colour(sys.stdout, values["color"]):
+        os.environ.pop("NO_COLOR", None)
+    else:
+        os.environ["NO_COLOR"] = "1"
+
+
+class Models:
+    """Engines for the screen: a `localspec.tui.engines.Opener`."""
+
+    def find(self, values: Values, listener: Listener) -> None:
+        model_files(_without_bars(values))
+
+    def open(self, values: Values, listener: Listener) -> AbstractContextManager[HostedEngine]:
+        return engine_for(_without_bars(values), Reported(listener))
+
+
+def _without_bars(values: Values) -> Mapping[str, object]:
+    """A download draws on a screen that is not its own."""
+    return {**values, "simple_io": True}
+
+
+class Reported(Progress):
+    """Progress that is told to the screen instead of written to stderr."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(shows=False)
+        self._listener = listener
+        self._goes_on = True
+
+    def stage(self, stage: str, share: float) -> bool:
+        super().stage(stage, share)
+        return self._goes_on
+
+    def show(self, what: str, share: float | None = None) -> None:
+        self._goes_on = self._listener.doing(what, share)
+
+    def end(self) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self._listener.note(text)
+
+    def say(self, text: str) -> None:
+        self._listener.note(text)
+
+
+def _keep(chat: Chat) -> None:
+    """Saves the conversation, and says where: the screen it stood on is gone."""
+    if not chat.conversation.messages:
+        return
+    name = f"{datetime.now():%Y-%m-%d-%H%M%S}.json"
+    path = _folder() / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        transcript.save(path, chat.conversation, settings.differing(chat))
+    except OSError as error:
+        fail(f"the conversation cannot be saved: {error.strerror}")
+    except LocalspecError as error:
+        fail(error.message, error.hint)
+    else:
+        note(f"the conversation is kept: /load {path} goes on with it")
+
+
+def _folder() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("localspec", appauthor=False) / "chats"

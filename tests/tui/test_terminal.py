@@ -1,0 +1,115 @@
+"""The full screen at a terminal: how it ends, and what is kept then."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Terminal, error_line, run
+
+FAKE = "tests.cli.repl.fake_main"
+IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+@contextmanager
+def screen(folder: Path, *arguments: str, model: str = "fake.gguf") -> Iterator[Terminal]:
+    """The screen, when a model is loaded."""
+    env = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "TEXTUAL_ANIMATIONS": "none"}
+    with Terminal("chat", "--tui", "-m", model, "--temp", "0", *arguments, module=FAKE, env=env) as terminal:
+        terminal.until(IN)
+        terminal.until(b"ready")
+        yield terminal
+
+
+def engines(pid: int) -> list[int]:
+    """Processes that any thread of ``pid`` has started and that live."""
+    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def kept(folder: Path) -> list[tuple[str, str]]:
+    """Roles and texts of the one conversation that was kept."""
+    (path,) = (folder / "localspec" / "chats").glob("*.json")
+    return [(one["role"], one["content"]) for one in json.loads(path.read_text())["messages"]]
+
+
+def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"hello\r")
+        terminal.until(b"5 tok")
+        terminal.send(b"half a \x11")
+        code, rest = terminal.end()
+    assert code == 0
+    assert OUT in rest
+    assert b"the conversation is kept: /load" in rest.split(OUT)[1]
+    assert [role for role, _ in kept(tmp_path)] == ["user", "assistant"]
+    assert json.loads((tmp_path / "localspec" / "history").read_text().splitlines()[-1]) == "half a "
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_signals_end_it_and_nothing_is_lost(tmp_path: Path, number: int, code: int) -> None:
+    with screen(tmp_path, "-n", "-1", "--ignore-eos") as terminal:
+        drawn = terminal.modes()
+        terminal.send(b"hello\r")
+        terminal.until(b"answering")
+        os.kill(terminal.process.pid, number)
+        ended, rest = terminal.end()
+        assert terminal.modes()[3] != drawn[3]  # the line echoes and edits again
+    assert (ended, OUT in rest) == (code, True)
+    (question, answer) = kept(tmp_path)
+    assert question == ("user", "hello")
+    assert answer[1]
+
+
+def test_a_terminal_that_goes_away_ends_it_and_nothing_is_lost(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "-1", "--ignore-eos") as terminal:
+        terminal.send(b"hello\r")
+        terminal.until(b"answering")
+        terminal.hang_up()
+        assert terminal.process.wait(30) == 129
+    assert kept(tmp_path)[0] == ("user", "hello")
+
+
+def test_an_engine_that_is_killed_leaves_a_screen_that_works(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"hello\r")
+        terminal.until(b"5 tok")
+        (child,) = engines(terminal.process.pid)
+        os.kill(child, signal.SIGKILL)
+        terminal.send(b"again\r")
+        terminal.until(b"SIGKILL")
+        terminal.send(b"\x1b[15~")  # F5
+        terminal.until(b"ready")
+        terminal.send(b"\r")  # the question came back
+        terminal.until(b"5 tok")
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello", "again"]
+
+
+def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"\xff\xfe")
+        terminal.send(b"hello\r")
+        terminal.until(b"5 tok")
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert kept(tmp_path)[0][1] == "��hello"
+
+
+def test_without_a_terminal_it_is_refused() -> None:
+    assert "--tui needs a terminal" in error_line(run("chat", "--tui", "-m", "fake.gguf", module=FAKE), 2)
+
+
+def test_an_action_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[keys]\nhlep = "f8"\n')
+    with Terminal("chat", "--tui", "-m", "fake.gguf", "--config", str(path), module=FAKE) as terminal:
+        code, rest = terminal.end()
+    assert code == 2
+    assert b"[keys] has hlep, which is no action. Did you mean help?" in rest

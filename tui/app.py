@@ -1,0 +1,261 @@
+"""`LocalspecApp`: the conversation on a full screen. It is up before any model is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+
+from textual import events, work
+from textual.app import ComposeResult, SystemCommand
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.signal import Signal
+from textual.widgets import Footer, Static
+
+from localspec.chat.conversation import Conversation
+from localspec.options import Values
+from localspec.talk import commands
+from localspec.talk.chat import TurnEvent
+from localspec.talk.completion import Completion, completions
+from localspec.talk.history import History
+from localspec.tui import actions
+from localspec.tui.composer import Composer, Offers
+from localspec.tui.conductor import Conductor, Job
+from localspec.tui.dialogs import EditQuestion
+from localspec.tui.driver import TerminalDriver
+from localspec.tui.engines import Opener
+from localspec.tui.find import FindBar
+from localspec.tui.handling import Handling
+from localspec.tui.news import (
+    Came,
+    Conversed,
+    Copied,
+    Doing,
+    Edits,
+    Ended,
+    Gone,
+    Left,
+    Multiline,
+    News,
+    Ready,
+    Returned,
+    Said,
+    Trouble,
+    Waiting,
+)
+from localspec.tui.side import Side
+from localspec.tui.status import StatusLine
+from localspec.tui.transcript import Transcript
+from localspec.tui.turns import plain
+
+#: Seconds between two looks at what came from the engine's thread.
+INTERVAL = 0.05
+#: What came may take one part in so many of the time: keys come first, and the engine needs the processor too.
+PARTS = 4
+#: Lines of what waits that are shown.
+MOST_WAITING = 3
+#: What ends a program from outside, and its exit code then.
+ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+
+
+class LocalspecApp(Handling):
+    """The screen.
+
+    Args:
+        opener: where engines come from.
+        values: options by name.
+        conversation: where it starts; by default anew.
+        history: what was written before.
+        typed: as `Chat` has it.
+        keymap: keys by the ids of their actions, in place of the defaults.
+        first: a message that is sent at once; never a command.
+
+    Attributes:
+        came: hears every event of every turn.
+        code: what the program ends with; ``None``: it has not ended as it should.
+    """
+
+    TITLE = "localspec"
+    CSS_PATH = "app.tcss"
+    BINDINGS = actions.bindings()
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-wide")]  # noqa: RUF012 (Textual declares it of instances)
+
+    def __init__(
+        self,
+        opener: Opener,
+        values: Values,
+        *,
+        conversation: Conversation | None = None,
+        history: History | None = None,
+        typed: Collection[str] = (),
+        keymap: Mapping[str, str] | None = None,
+        first: str | None = None,
+    ) -> None:
+        super().__init__(driver_class=TerminalDriver)
+        self.keys = dict(keymap or {})
+        self.came: Signal[TurnEvent] = Signal(self, "came")
+        self.history = history or History(None)
+        self.conductor = Conductor(opener, values, self._wake, conversation=conversation, typed=typed)
+        self.transcript = Transcript(self.conductor.chat.conversation.turns)
+        self.find_bar = FindBar(self.transcript)
+        self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])
+        self.status_line = StatusLine()
+        self._waiting = Static(id="waiting", markup=False)
+        self._woken = asyncio.Event()
+        self._ui_loop: asyncio.AbstractEventLoop | None = None
+        self._showing = False
+        self.conductor.put(Job("load"))
+        if first is not None:
+            self.conductor.put(Job("message", commands.as_message(first)))
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="main"):
+            with Vertical(id="talk"):
+                yield self.transcript
+                yield self.find_bar
+                yield Offers()
+                yield self._waiting
+                yield self.composer
+            yield Side()
+        yield self.status_line
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._ui_loop = asyncio.get_running_loop()
+        self.set_keymap(self.keys)
+        self.begin_capture_print(self)
+        self._waiting.display = False
+        self.composer.focus()
+        if not self.is_headless:
+            for number, code in ENDING.items():
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
+                    self._ui_loop.add_signal_handler(number, self.go, code)
+        self._watch()
+        self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._measure)
+
+    def _measure(self) -> None:
+        self.conductor.front.columns = max(self.transcript.scrollable_content_region.width - 2, 20)
+
+    # -- what the engine's thread says
+
+    def _wake(self) -> None:
+        """In any thread."""
+        if self._ui_loop is not None:
+            with suppress(RuntimeError):  # the screen is gone
+                self._ui_loop.call_soon_threadsafe(self._woken.set)
+
+    @work(exclusive=True, group="watch")
+    async def _watch(self) -> None:
+        """Shows what comes, at most twenty times a second."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            began, self._showing = monotonic(), True
+            for news in self.conductor.mailbox.take():
+                await self._show(news)
+            await self._drawn()
+            self._showing = False
+            await asyncio.sleep(max(INTERVAL, PARTS * (monotonic() - began)))
+
+    @property
+    def settled(self) -> bool:
+        """Nothing runs or waits, and the screen shows all that came."""
+        return not (self.conductor.busy or self.conductor.mailbox or self._showing)
+
+    async def _drawn(self) -> None:
+        """When the screen shows what was changed."""
+        done = asyncio.Event()
+        if self.call_after_refresh(done.set):
+            await done.wait()
+
+    async def _show(self, news: News) -> None:
+        status = self.status_line.status
+        match news:
+            case Came(event):
+                await self.transcript.take(event)
+                self.status_line.hear(event)
+                self.came.publish(event)
+            case Ended(kept, footer):
+                await self.transcript.end(kept, footer)
+            case Doing(what, share):
+                self.status_line.show(status.now(what, share, guesses=self._guesses()))
+            case Ready(info):
+                self.status_line.show(status.running(info))
+            case Gone():
+                self.status_line.show(status.running(None))
+            case Said(text):
+                await self.transcript.say(text)
+            case Trouble(message, hint):
+                await self.transcript.say(f"error: {message}" + (f". {hint}" if hint else ""), kind="trouble")
+            case Waiting(texts):
+                self._show_waiting(texts)
+            case Conversed(turns):
+                await self.transcript.show(turns)
+            case Returned(text):
+                self.composer.give_back(text)
+            case Edits(text):
+                self.push_screen(EditQuestion(text, self.offers, self.keys), self._edited)
+            case Copied(text):
+                self.copy_to_clipboard(text)
+            case Multiline(on):
+                self.composer.multiline = on
+            case Left(code):
+                self.go(code)
+
+    def _guesses(self) -> bool:
+        return self.status_line.status.info is None or self.conductor.chat.values["spec"] != "off"
+
+    def _show_waiting(self, texts: tuple[str, ...]) -> None:
+        lines = [f"waits: {text.splitlines()[0] if text.strip() else ''}" for text in texts[:MOST_WAITING]]
+        if len(texts) > MOST_WAITING:
+            lines.append(f"… and {len(texts) - MOST_WAITING} more")
+        self._waiting.update(plain("\n".join(lines)))
+        self._waiting.display = bool(texts)
+
+    async def on_print(self, event: events.Print) -> None:
+        """What would have gone to the terminal: a download that begins, a warning of a library."""
+        if text := event.text.strip().removeprefix("localspec: "):
+            await self.transcript.say(text)
+
+    # -- what the user does
+
+    def on_composer_sent(self, event: Composer.Sent) -> None:
+        self.history.add(event.text)
+        self.composer.remember(event.text)
+        self.transcript.to_end()
+        self.conductor.put(Job("command" if commands.is_command(event.text) else "message", event.text))
+
+    def _edited(self, text: str | None) -> None:
+        if text is not None:
+            self.history.add(text)
+            self.composer.remember(text)
+            self.conductor.front.typed = text
+        self.conductor.front.edited(text)
+
+    def offers(self, before: str) -> list[Completion]:
+        return completions(before, self.conductor.chat)
+
+    # -- keys and palette
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Over a dialogue only what works anywhere: the dialogue has keys of its own."""
+        known = actions.by_method(action)
+        return known is None or known.anywhere or len(self.screen_stack) == 1
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        for action in actions.ACTIONS:
+            if action.owner == "app" and action.id != "palette":
+                yield SystemCommand(action.title, action.help, partial(self.run_action, f"app.{action.method}"))
+        for command in commands.COMMANDS:
+            yield SystemCommand(command.usage, command.help, partial(self._write_command, command))
+
+    def _write_command(self, command: commands.Command) -> None:
+        self.composer.write(f"/{command.name} " if command.args else f"/{command.name}")
+        self.composer.focus()

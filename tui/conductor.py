@@ -1,0 +1,210 @@
+"""The one thread that owns the engine: jobs one after another, and news of them for the screen."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from localspec.chat.conversation import Conversation
+from localspec.chat.conversation import Turn as PastTurn
+from localspec.errors import EngineDied, LocalspecError
+from localspec.options import Values
+from localspec.talk import commands
+from localspec.talk.chat import Chat
+from localspec.talk.front import Leave
+from localspec.tui.engines import Opener, ScreenEngines
+from localspec.tui.front import ScreenFront
+from localspec.tui.news import Conversed, Doing, Gone, Left, Mailbox, News, Ready, Returned, Said, Trouble, Waiting
+from localspec.types import EngineInfo
+
+PATIENCE = 3.0  # seconds that what runs gets to end
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something for the engine's thread: load an engine, answer a message, run a command."""
+
+    kind: Literal["load", "message", "command"]
+    text: str = ""
+
+
+class Conductor:
+    """A conversation in a thread of its own. Its methods are for the screen's thread unless they say otherwise.
+
+    Args:
+        wake: called in any thread when `mailbox` has something new.
+        typed: as `Chat` has it.
+    """
+
+    def __init__(
+        self,
+        opener: Opener,
+        values: Values,
+        wake: Callable[[], None],
+        *,
+        conversation: Conversation | None = None,
+        typed: Collection[str] = (),
+    ) -> None:
+        self.mailbox = Mailbox(wake)
+        self._engines = ScreenEngines(opener, values, self)
+        self.chat = Chat(self._engines, values, conversation or Conversation(values["system"]), typed)
+        self.front = ScreenFront(self, self.chat)
+        self._changed = threading.Condition()
+        self._jobs: deque[Job] = deque()
+        self._running: Job | None = None
+        self._stopping = self._closing = False
+        self._shown = self.chat.conversation.turns
+        self._info: EngineInfo | None = None  # as the screen knows it
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    # -- for the screen
+
+    def start(self) -> None:
+        """Begins, with what was put in so far."""
+        self._thread.start()
+
+    def put(self, job: Job) -> None:
+        """Does it when all that was put in before is done."""
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+        self._tell_waiting()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs or waits."""
+        with self._changed:
+            return self._running is not None or bool(self._jobs)
+
+    def stop(self) -> None:
+        """Ends what runs, within one pass; what waits is given back."""
+        if self._running is None:
+            return
+        self._stopping = True
+        self.chat.stop()
+        self.withdraw()
+
+    def close(self) -> None:
+        """Stops what runs, keeps what came of it, and ends engine and thread."""
+        with self._changed:
+            self._closing = self._stopping = True
+            self._jobs.clear()
+            self._changed.notify()
+        self.chat.stop()
+        self.front.edited(None)
+        if self._thread.is_alive():
+            self._thread.join(PATIENCE)
+
+    # -- for what runs in the thread
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the user stopped what runs."""
+        return self._stopping
+
+    def tell(self, news: News) -> None:
+        self.mailbox.put(news)
+
+    def withdraw(self) -> None:
+        """From any thread: what waits is not done by itself; texts go back to where they were typed."""
+        with self._changed:
+            texts = [job.text for job in self._jobs if job.text]
+            self._jobs.clear()
+        if texts:
+            self.tell(Returned("\n\n".join(texts)))
+            self._tell_waiting()
+
+    def seen(self, turns: tuple[PastTurn, ...]) -> None:
+        """The screen shows the conversation so."""
+        self._shown = turns
+
+    def ready(self) -> None:
+        """Loads an engine if none runs.
+
+        Raises:
+            LocalspecError: why it cannot.
+        """
+        if not self._engines.loaded:
+            self._load()
+
+    def doing(self, what: str, share: float | None = None) -> bool:
+        self.tell(Doing(what, share))
+        return not self._stopping
+
+    def note(self, text: str) -> None:
+        self.tell(Said(text))
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            self._guarded(job)
+            self._rest()
+        self._engines.close()
+
+    def _next(self) -> Job | None:
+        """Waits for a job; ``None``: it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._closing)
+            if self._closing:
+                return None
+            self._running = self._jobs.popleft()
+            self._stopping = False
+        self._tell_waiting()
+        return self._running
+
+    def _rest(self) -> None:
+        """A job is done: the screen sees what has become of conversation and engine."""
+        turns = self.chat.conversation.turns
+        if len(turns) != len(self._shown) or any(a is not b for a, b in zip(turns, self._shown, strict=True)):
+            self.seen(turns)
+            self.tell(Conversed(turns))
+        self._tell_engine()
+        self._running = None
+        self.tell(Doing(""))
+
+    def _tell_engine(self) -> None:
+        info = self._engines.info
+        if info is not self._info:
+            self._info = info
+            self.tell(Gone() if info is None else Ready(info))
+
+    def _guarded(self, job: Job) -> None:
+        """The thread survives what goes wrong here."""
+        try:
+            self._do(job)
+        except EngineDied as error:
+            self._engines.close()
+            self.tell(Trouble(error.message, error.hint))
+        except LocalspecError as error:
+            self.tell(Trouble(error.message, error.hint))
+        except Leave as leave:
+            self.tell(Left(leave.code))
+        except Exception as error:  # a fault of ours must not cost the user the evening
+            self.tell(Trouble(f"that did not work: {str(error) or type(error).__name__}"))
+
+    def _do(self, job: Job) -> None:
+        if job.kind == "load":
+            self._load()
+        elif job.kind == "command":
+            self._command(job.text)
+        else:
+            self.front.typed = job.text
+            self.front.turn(self.chat.ask(job.text.removeprefix("/")))
+
+    def _load(self) -> None:
+        self.doing("loading the model …")
+        self._engines.revive()
+        self._tell_engine()
+
+    def _command(self, line: str) -> None:
+        self.front.typed = ""
+        commands.run(self.front, line)
+
+    def _tell_waiting(self) -> None:
+        with self._changed:
+            texts = tuple(job.text for job in self._jobs if job.text)
+        self.tell(Waiting(texts))

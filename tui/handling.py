@@ -1,0 +1,166 @@
+"""What the app's actions do; `localspec.tui.actions` says which key does which."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from textual.app import App, SuspendNotSupported
+from textual.widgets import TextArea
+
+from localspec.errors import ExitCode, LocalspecError
+from localspec.talk.history import History
+from localspec.tui.composer import Composer
+from localspec.tui.conductor import Conductor, Job
+from localspec.tui.dialogs import Help
+from localspec.tui.find import FindBar
+from localspec.tui.outside import edited, editor
+from localspec.tui.sections import code_blocks
+from localspec.tui.transcript import Transcript
+
+#: Seconds in which a second ctrl-c leaves.
+TWICE = 2.0
+
+
+class Handling(App[None]):
+    """The app, as far as keys reach it."""
+
+    conductor: Conductor
+    transcript: Transcript
+    composer: Composer
+    find_bar: FindBar
+    history: History
+    keys: dict[str, str]
+    code: int | None = None
+
+    _pressed_at = 0.0
+    _block = 0  # the code block that was copied last, counted from the end
+    _block_of: object = None
+
+    def tell(self, text: str) -> None:
+        """A line that goes away by itself."""
+        self.notify(text, markup=False, timeout=4)
+
+    def go(self, code: int) -> None:
+        """Leaves; what was written and not sent is found with arrow up the next time."""
+        if self.code is None:
+            self.code = code
+            self.history.add(self.composer.message)
+        self.exit(return_code=self.code)
+
+    # -- talk
+
+    def action_stop(self) -> None:
+        if self.find_bar.display:
+            self.find_bar.close()
+            self.composer.focus()
+        elif self.conductor.busy:
+            self.conductor.stop()
+        else:
+            self.composer.focus()
+
+    def action_regenerate(self) -> None:
+        self._instead("/regen")
+
+    def action_new(self) -> None:
+        self._instead("/clear")
+
+    def action_edit(self) -> None:
+        self._instead("/edit")
+
+    def _instead(self, command: str) -> None:
+        """A command that makes what runs idle."""
+        self.conductor.stop()
+        self.conductor.put(Job("command", command))
+
+    def action_reload(self) -> None:
+        self.conductor.stop()
+        self.conductor.put(Job("load"))
+
+    # -- answers
+
+    def action_copy(self) -> None:
+        turn = self.transcript.last
+        if turn is None or not turn.answer:
+            self.tell("there is no answer to copy")
+        else:
+            self.copy(turn.answer)
+
+    def action_copy_code(self) -> None:
+        turn = self.transcript.last
+        blocks = [] if turn is None else code_blocks(turn.answer)
+        if not blocks:
+            self.tell("the last answer has no code block")
+            return
+        again = self._block_of is turn and monotonic() - self._pressed_at < TWICE
+        self._block = self._block % len(blocks) + 1 if again else 1
+        self._block_of, self._pressed_at = turn, monotonic()
+        self.copy(blocks[-self._block], f"code block {len(blocks) + 1 - self._block} of {len(blocks)}")
+
+    def copy(self, text: str, what: str = "") -> None:
+        self.copy_to_clipboard(text)
+        self.tell(f"copied {what or f'{len(text)} characters'}, if this terminal takes it (OSC 52)")
+
+    def action_find(self) -> None:
+        self.find_bar.open()
+
+    def action_thinking(self) -> None:
+        turn = self.transcript.last
+        if turn is None or not turn.unfold():
+            self.tell("nothing was thought before the last answer")
+
+    # -- writing
+
+    def action_editor(self) -> None:
+        self.composer.call_later(self._open_editor)  # after the letters that were typed before
+
+    def _open_editor(self) -> None:
+        try:
+            command = editor()
+            with self.suspend():
+                text = edited(self.composer.message, command)
+        except SuspendNotSupported:
+            self.tell("this terminal cannot be lent to an editor")
+        except LocalspecError as error:
+            self.tell(f"{error.message}. {error.hint}")
+        else:
+            self.composer.write(text)
+            self.composer.focus()
+
+    # -- the screen
+
+    def action_page_up(self) -> None:
+        self.transcript.scroll_page_up(animate=False)
+
+    def action_page_down(self) -> None:
+        self.transcript.scroll_page_down(animate=False)
+
+    async def action_start(self) -> None:
+        await self.transcript.to_start()
+
+    def action_end(self) -> None:
+        self.transcript.to_end()
+
+    def action_interrupt(self) -> None:
+        if selected := self._selected():
+            self.copy(selected)
+        elif self.conductor.busy and not self.conductor.stopping:
+            self.conductor.stop()
+            self._pressed_at = monotonic()
+        elif monotonic() - self._pressed_at < TWICE:
+            self.go(ExitCode.INTERRUPTED)
+        else:
+            self._pressed_at = monotonic()
+            self.tell("ctrl+c again leaves")
+
+    def _selected(self) -> str:
+        focused = self.focused
+        if isinstance(focused, TextArea) and focused.selected_text:
+            return focused.selected_text
+        return self.screen.get_selected_text() or ""
+
+    def action_help(self) -> None:
+        focused = self.focused
+        self.push_screen(Help((focused.id if focused is not None else "") or "", self.keys))
+
+    def action_leave(self) -> None:
+        self.composer.call_later(self.go, ExitCode.OK)

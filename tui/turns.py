@@ -1,0 +1,186 @@
+"""One question and its answer on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markdown_it import MarkdownIt
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Collapsible, Markdown, Static
+
+from localspec.chat.conversation import Turn as PastTurn
+from localspec.talk.attach import own_words
+from localspec.text.printable import printable
+from localspec.text.thinking import Piece
+from localspec.tui.sections import Sections
+
+#: Lines and characters of a question that are shown.
+MOST_LINES, MOST_CHARACTERS = 30, 6000
+#: Characters of thinking that are shown: more would have to be laid out anew whenever it grows.
+MOST_THINKING = 20_000
+
+
+def harmless(text: str) -> str:
+    """Text of models, files and names for the screen; never markup."""
+    return printable(text.replace("\r\n", "\n"), keep="\n\t")
+
+
+def plain(text: str) -> Content:
+    return Content(harmless(text))
+
+
+def parser() -> MarkdownIt:
+    """HTML is text: what stands between tags, and the tags, would not be shown otherwise."""
+    return MarkdownIt("gfm-like", {"html": False})
+
+
+class Quiet(Static):
+    """A line beside the conversation: a notice, what a command says, how an answer went."""
+
+    def __init__(self, text: str, *, kind: str = "") -> None:
+        super().__init__(plain(text), markup=False, classes=kind)
+        self.text = text
+
+
+class Question(Static):
+    """What the user wrote, as it was written."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(plain(_cut(text)), markup=False)
+
+
+def _cut(text: str) -> str:
+    lines = text.split("\n")
+    if len(lines) > MOST_LINES + 5:
+        text = "\n".join([*lines[:MOST_LINES], f"… and {len(lines) - MOST_LINES} more lines"])
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+
+
+class Answer(Vertical):
+    """Markdown that grows."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._sections = Sections()
+        self._first = self._sections.push(harmless(text)) if text else []
+        self._last: Markdown | None = None
+
+    def compose(self) -> ComposeResult:
+        texts: list[str] = []
+        for part in self._first:
+            if part.begins or not texts:
+                texts.append(part.opener + part.text)
+            else:
+                texts[-1] += part.text
+        self._first = []
+        for text in texts:
+            self._last = _markdown(text)
+            yield self._last
+
+    async def add(self, text: str) -> None:
+        for part in self._sections.push(harmless(text)):
+            if self._last is None or part.begins:
+                self._last = _markdown("")  # only what was appended can be gone on with
+                await self.mount(self._last)
+            await self._last.append(part.opener + part.text)
+
+
+def _markdown(text: str) -> Markdown:
+    return Markdown(text, parser_factory=parser, open_links=False)
+
+
+class Thinking(Collapsible):
+    """What the model thought first, folded; only its size changes while it is."""
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+        self._words = len(text.split())
+        self._body = Static(markup=False)
+        super().__init__(self._body, title=self._heading(), collapsed=True)
+
+    def add(self, text: str) -> None:
+        goes_on = not self._text[-1:].isspace() and not text[:1].isspace()
+        self._words += len(text.split()) - (goes_on and bool(self._text and text))
+        self._text += text
+        self.title = self._heading()
+        if not self.collapsed:
+            self._show()
+
+    def on_collapsible_expanded(self) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        cut = self._text[-MOST_THINKING:]
+        self._body.update(plain(cut if cut == self._text else f"…{cut}"))
+
+    def _heading(self) -> str:
+        return f"thought: {self._words} word{'' if self._words == 1 else 's'}"
+
+
+class Turn(Vertical):
+    """A question, what was thought, the answer, and how it went.
+
+    Attributes:
+        question: as it was sent.
+        answer: the text of the answer so far.
+        kept: whether it is part of the conversation; what runs is not yet.
+    """
+
+    def __init__(self, question: str, answer: str = "", thinking: str = "", *, kept: bool = False) -> None:
+        super().__init__()
+        self.question = question
+        self.answer = answer
+        self.kept = kept
+        self._thought = Thinking(thinking) if thinking else None
+        self._answer = Answer(answer)
+
+    @classmethod
+    def past(cls, question: PastTurn, answer: PastTurn | None) -> Turn:
+        turn = cls(
+            question.message.content,
+            "" if answer is None else answer.message.content,
+            "" if answer is None else answer.thinking,
+            kept=True,
+        )
+        if answer is not None and answer.stopped:
+            turn.footer = ("stopped",)
+        return turn
+
+    footer: tuple[str, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        words = own_words(self.question)
+        yield Question(words if words == self.question else f"{words}\n(with attached files)")
+        if self._thought is not None:
+            yield self._thought
+        yield self._answer
+        if self.footer:
+            yield Quiet(" · ".join(self.footer), kind="footer")
+
+    async def add(self, piece: Piece) -> None:
+        if piece.kind == "answer":
+            self.answer += piece.text
+            await self._answer.add(piece.text)
+        elif self._thought is None:
+            self._thought = Thinking(piece.text)
+            await self.mount(self._thought, before=self._answer)
+        else:
+            self._thought.add(piece.text)
+
+    async def note(self, text: str) -> None:
+        """A notice about this turn; below what is there so far."""
+        await self.mount(Quiet(text, kind="notice"))
+
+    async def end(self, footer: Sequence[str]) -> None:
+        """The turn is over."""
+        if footer:
+            await self.mount(Quiet(" · ".join(footer), kind="footer"))
+
+    def unfold(self) -> bool:
+        """Shows what was thought, or folds it; returns whether there is anything."""
+        if self._thought is None:
+            return False
+        self._thought.collapsed = not self._thought.collapsed
+        return True
