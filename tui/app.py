@@ -17,6 +17,7 @@ from textual.signal import Signal
 from textual.widgets import Footer, Static
 
 from localspec.chat.conversation import Conversation
+from localspec.chat.store import Session, Store
 from localspec.options import Values
 from localspec.talk import commands
 from localspec.talk.chat import TurnEvent
@@ -73,6 +74,8 @@ class LocalspecApp(Handling):
         typed: as `Chat` has it.
         keymap: keys by the ids of their actions, in place of the defaults.
         first: a message that is sent at once; never a command.
+        store: where the conversation is saved; ``None``: nowhere.
+        session: the saved one that it goes on with.
 
     Attributes:
         came: hears every event of every turn.
@@ -94,12 +97,14 @@ class LocalspecApp(Handling):
         typed: Collection[str] = (),
         keymap: Mapping[str, str] | None = None,
         first: str | None = None,
+        store: Store | None = None,
+        session: Session | None = None,
     ) -> None:
         super().__init__(driver_class=TerminalDriver)
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
-        self.conductor = Conductor(opener, values, self._wake, conversation=conversation, typed=typed)
+        self.conductor = Conductor(opener, values, self._wake, conversation=conversation, typed=typed, store=store)
         self.transcript = Transcript(self.conductor.chat.conversation.turns)
         self.find_bar = FindBar(self.transcript)
         self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])
@@ -108,6 +113,8 @@ class LocalspecApp(Handling):
         self._woken = asyncio.Event()
         self._ui_loop: asyncio.AbstractEventLoop | None = None
         self._showing = False
+        if session is not None:
+            self.conductor.put(Job("command", f"/session {session.id}"))
         self.conductor.put(Job("load"))
         if first is not None:
             self.conductor.put(Job("message", commands.as_message(first)))
@@ -240,7 +247,7 @@ class LocalspecApp(Handling):
         self.conductor.front.edited(text)
 
     def offers(self, before: str) -> list[Completion]:
-        return completions(before, self.conductor.chat)
+        return completions(before, self.conductor.chat, self.conductor.book)
 
     # -- keys and palette
 

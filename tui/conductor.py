@@ -10,9 +10,11 @@ from typing import Literal
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.conversation import Turn as PastTurn
+from localspec.chat.store import Store
 from localspec.errors import EngineDied, LocalspecError
 from localspec.options import Values
 from localspec.talk import commands
+from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.front import Leave
 from localspec.tui.engines import Opener, ScreenEngines
@@ -37,6 +39,7 @@ class Conductor:
     Args:
         wake: called in any thread when `mailbox` has something new.
         typed: as `Chat` has it.
+        store: where the conversation is saved; ``None``: nowhere.
     """
 
     def __init__(
@@ -47,11 +50,13 @@ class Conductor:
         *,
         conversation: Conversation | None = None,
         typed: Collection[str] = (),
+        store: Store | None = None,
     ) -> None:
         self.mailbox = Mailbox(wake)
         self._engines = ScreenEngines(opener, values, self)
         self.chat = Chat(self._engines, values, conversation or Conversation(values["system"]), typed)
-        self.front = ScreenFront(self, self.chat)
+        self.book = None if store is None else SessionBook(self.chat, store)
+        self.front = ScreenFront(self, self.chat, self.book)
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._running: Job | None = None
@@ -163,6 +168,8 @@ class Conductor:
             self.seen(turns)
             self.tell(Conversed(turns))
         self._tell_engine()
+        for line in self.book.news() if self.book is not None else ():
+            self.note(line)
         self._running = None
         self.tell(Doing(""))
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.errors import EngineDied, ExitCode
 from localspec.report import status_parts
+from localspec.talk.book import SessionBook
 from localspec.talk.chat import Asked, Chat, Turn, TurnEvent
 from localspec.talk.front import LineCleared, Terminal
 from localspec.text.thinking import Piece
@@ -77,12 +78,14 @@ class ScreenFront:
     """`localspec.talk.front.Front` for the full screen.
 
     Attributes:
+        book: where the conversation is saved; ``None``: it is not.
         columns: how wide lines may be; kept by the screen.
         typed: what the user wrote of the turn that runs, to be given back if it cannot be asked.
     """
 
-    def __init__(self, room: Room, chat: Chat) -> None:
+    def __init__(self, room: Room, chat: Chat, book: SessionBook | None) -> None:
         self.chat = chat
+        self.book = book
         self.columns = 80
         self.typed = ""
         self._room = room

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from textual.widgets import Static
 
-from localspec.engine.stats import StatsBook
 from localspec.report import speed
+from localspec.stats import StatsBook
 from localspec.talk.chat import Asked, TurnEvent
 from localspec.talk.standing import guessers
 from localspec.tui.turns import harmless

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from datetime import datetime
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from localspec.chat import transcript
-from localspec.cli.diagnostics import fail, has_colour, note
+from localspec.chat.store import Store
+from localspec.cli.diagnostics import has_colour, note
+from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress, engine_for, model_files
 from localspec.cli.source import read_prompt
-from localspec.errors import ExitCode, LocalspecError, UsageError
+from localspec.errors import ExitCode, UsageError
 from localspec.options import Values, config
 from localspec.options.suggest import did_you_mean
-from localspec.talk import settings
-from localspec.talk.chat import Chat
 from localspec.talk.history import History, history_file
 from localspec.text.printable import one_line
 
@@ -39,6 +36,8 @@ def screen(values: Values) -> int:
     _tell_textual_of_colour(values)
     from localspec.tui.app import LocalspecApp
 
+    store = Store() if saves(values, at_terminal=True) else None
+    session = wanted(values, store)
     app = LocalspecApp(
         Models(),
         values,
@@ -46,12 +45,17 @@ def screen(values: Values) -> int:
         typed=values["typed"],
         keymap=_keymap(values["config"]),
         first=first,
+        store=store,
+        session=session,
     )
-    try:
-        app.run()
-    finally:
-        app.conductor.close()
-        _keep(app.conductor.chat)
+    book = app.conductor.book
+    with nullcontext() if book is None else saved_at_the_end(book):
+        try:
+            app.run()
+        finally:
+            app.conductor.close()
+    if book is not None and app.conductor.chat.conversation.messages:
+        note("the conversation is saved: localspec chat --tui --resume goes on with it")
     return ExitCode.RUNTIME if app.code is None else app.code
 
 
@@ -128,26 +132,3 @@ class Reported(Progress):
 
     def say(self, text: str) -> None:
         self._listener.note(text)
-
-
-def _keep(chat: Chat) -> None:
-    """Saves the conversation, and says where: the screen it stood on is gone."""
-    if not chat.conversation.messages:
-        return
-    name = f"{datetime.now():%Y-%m-%d-%H%M%S}.json"
-    path = _folder() / name
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        transcript.save(path, chat.conversation, settings.differing(chat))
-    except OSError as error:
-        fail(f"the conversation cannot be saved: {error.strerror}")
-    except LocalspecError as error:
-        fail(error.message, error.hint)
-    else:
-        note(f"the conversation is kept: /load {path} goes on with it")
-
-
-def _folder() -> Path:
-    from platformdirs import user_state_path
-
-    return user_state_path("localspec", appauthor=False) / "chats"
