@@ -239,6 +239,15 @@ MODELS = (
         "Speed and acceptance of the last answer and of the session, and how each drafter stands.",
         engine.stats,
     ),
+    Command(
+        "trace",
+        "FILE.jsonl|on|off",
+        "step by step",
+        "Writes what was guessed in the last answer and what of it held, step by step: a JSON object a line. on: of the"
+        " answers to come the trees of guesses, too.",
+        talk.trace,
+        completes="path",
+    ),
 )
 
 SETTINGS = (
