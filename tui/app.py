@@ -241,6 +241,8 @@ class LocalspecApp(Panels):
         self.history.add(event.text)
         self.composer.remember(event.text)
         self.transcript.to_end()
+        if not self.transcript.display:  # on a narrow screen: what is said now is to be seen
+            self.call_next(self.close_panel)
         self.conductor.put(Job("command" if commands.is_command(event.text) else "message", event.text))
 
     def _edited(self, text: str | None) -> None:

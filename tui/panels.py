@@ -112,7 +112,7 @@ class Panels(Handling):
 
     async def _toggle(self, name: str, make: Callable[[], Widget]) -> None:
         await self.side.toggle(name, make)
-        self.query_one("#main").set_class(bool(self.side.open), "-panel")
+        self.query_one("#main").set_classes(f"-{self.side.open}" if self.side.open else "")
         watchers = self.conductor.chat.watchers
         (watchers.add if self.side.open in WATCHING else watchers.discard)(WATCHER)
         self._values = self.conductor.chat.values
@@ -122,6 +122,11 @@ class Panels(Handling):
             self.composer.focus()
         else:
             self._enter_panel()
+
+    async def close_panel(self) -> None:
+        """Closes the one that is open."""
+        if self.side.open:
+            await self._toggle(self.side.open, Widget)  # none is made
 
     def measure(self) -> None:
         """How wide lines of the conversation may be."""
@@ -148,7 +153,7 @@ class Panels(Handling):
     def action_stop(self) -> None:
         """In a panel, escape closes it; what runs goes on."""
         if self.side.has_focus_within:
-            self.call_next(self._toggle, self.side.open, Widget)  # it is open: none is made
+            self.call_next(self.close_panel)
         else:
             super().action_stop()
 
@@ -179,6 +184,7 @@ class Panels(Handling):
             said = turn(self.conductor.chat)
         except LocalspecError as error:
             said = f"{error.message}. {error.hint}"
+        self.clear_notifications()  # the one before is no longer so
         self.tell(printable(said, keep="\n"))
         self.show_doing(self.status_line.status.doing, self.status_line.status.share)
         self.draw_soon()

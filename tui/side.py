@@ -1,4 +1,4 @@
-"""Where panels are docked: right of the conversation, on a narrow screen in its place."""
+"""Where panels are docked: right of the conversation; on a narrow screen above it, or in its place."""
 
 from __future__ import annotations
 
