@@ -68,20 +68,18 @@ class Answer(Vertical):
         self._last: Markdown | None = None
 
     def compose(self) -> ComposeResult:
-        texts: list[str] = []
+        """What was there at the start; every part of it is a section."""
         for part in self._first:
-            if part.begins or not texts:
-                texts.append(part.opener + part.text)
-            else:
-                texts[-1] += part.text
-        self._first = []
-        for text in texts:
-            self._last = _markdown(text)
+            if self._last is not None:
+                self._last.set_class(part.in_list, "-goes-on")
+            self._last = _markdown(part.opener + part.text)
             yield self._last
 
     async def add(self, text: str) -> None:
         for part in self._sections.push(harmless(text)):
             if self._last is None or part.begins:
+                if self._last is not None:
+                    self._last.set_class(part.in_list, "-goes-on")
                 self._last = _markdown("")  # only what was appended can be gone on with
                 await self.mount(self._last)
             await self._last.append(part.opener + part.text)
