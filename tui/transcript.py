@@ -54,8 +54,6 @@ class Earlier(Static):
 class Transcript(VerticalScroll):
     """Follows what comes until somebody scrolls back, and again from the end on."""
 
-    BORDER_TITLE = ""
-
     def __init__(self, turns: Sequence[PastTurn] = ()) -> None:
         super().__init__(id="transcript")
         self._earlier: list[tuple[PastTurn, PastTurn | None]] = []
