@@ -10,7 +10,7 @@ from textual.geometry import Region
 from textual.widget import Widget
 
 #: Heights of the view that lie between it and what rests.
-MARGIN = 2
+MARGIN = 1
 
 
 class Resting(Vertical):

@@ -102,7 +102,7 @@ class Answer(Vertical):
     @property
     def complete(self) -> list[Section]:
         """The sections that nothing is added to any more."""
-        return [one for one in self.query(Section) if one is not self._last]
+        return [one for one in self.children if isinstance(one, Section) and one is not self._last]
 
 
 class Thinking(Collapsible):
