@@ -168,6 +168,7 @@ class LocalspecApp(Handling):
             for news in self.conductor.mailbox.take():
                 await self._show(news)
             await self._drawn()
+            self.transcript.settle()
             self._showing = False
             await asyncio.sleep(max(INTERVAL, PARTS * (monotonic() - began)))
 
