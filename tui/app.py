@@ -169,6 +169,7 @@ class LocalspecApp(Panels):
                 await self._show(news)
             self.draw_soon()
             await self._drawn()
+            self.transcript.settle()
             self._showing = False
             await asyncio.sleep(max(INTERVAL, PARTS * (monotonic() - began)))
 

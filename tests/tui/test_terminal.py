@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.store import Store
 from tests.cli.support import Terminal, error_line, run
 
 FAKE = "tests.cli.repl.fake_main"
@@ -20,7 +21,8 @@ IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
 @contextmanager
 def screen(folder: Path, *arguments: str, model: str = "fake.gguf") -> Iterator[Terminal]:
     """The screen, when a model is loaded."""
-    env = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "TEXTUAL_ANIMATIONS": "none"}
+    homes = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
+    env = {**homes, "TEXTUAL_ANIMATIONS": "none"}
     with Terminal("chat", "--tui", "-m", model, "--temp", "0", *arguments, module=FAKE, env=env) as terminal:
         terminal.until(IN)
         terminal.until(b"ready")
@@ -33,9 +35,12 @@ def engines(pid: int) -> list[int]:
 
 
 def kept(folder: Path) -> list[tuple[str, str]]:
-    """Roles and texts of the one conversation that was kept."""
-    (path,) = (folder / "localspec" / "chats").glob("*.json")
-    return [(one["role"], one["content"]) for one in json.loads(path.read_text())["messages"]]
+    """Roles and texts of the one conversation that was saved."""
+    store = Store(folder / "localspec" / "sessions.db")
+    (session,) = store.sessions()
+    path = store.tree(session.id).path(session.leaf)
+    store.close()
+    return [(entry.role, entry.content) for entry in path]
 
 
 def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp_path: Path) -> None:
@@ -46,7 +51,7 @@ def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp
         code, rest = terminal.end()
     assert code == 0
     assert OUT in rest
-    assert b"the conversation is kept: /load" in rest.split(OUT)[1]
+    assert b"the conversation is saved: localspec chat --tui --resume" in rest.split(OUT)[1]
     assert [role for role, _ in kept(tmp_path)] == ["user", "assistant"]
     assert json.loads((tmp_path / "localspec" / "history").read_text().splitlines()[-1]) == "half a "
 
