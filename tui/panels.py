@@ -29,6 +29,7 @@ from localspec.tui.provenance import Provenance, TokenText
 from localspec.tui.side import Side
 from localspec.tui.stats import StatsPanel
 from localspec.tui.status import StatusLine
+from localspec.types import Started
 
 #: Seconds between two drawings of a panel.
 INTERVAL = 0.1
@@ -57,9 +58,9 @@ class Panels(Handling):
     # -- what is shown
 
     def _hear(self, event: TurnEvent) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, Started):
             self.forget_trace()
-        elif not isinstance(event, Piece | LeftOut):
+        if not isinstance(event, Asked | Piece | LeftOut):
             self._trace.hear(event)
 
     def forget_trace(self) -> None:
