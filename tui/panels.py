@@ -74,6 +74,8 @@ class Panels(Handling):
 
     def _draw(self) -> None:
         self._drawing = None
+        if not self.is_running:  # the screen is being taken apart
+            return
         chat = self.conductor.chat
         match self.side.panel:
             case StatsPanel() as panel:
@@ -120,7 +122,7 @@ class Panels(Handling):
         self._draw()
         self.call_after_refresh(self.measure)
         if isinstance(self.side.panel, StatsPanel | None):  # one writes on, and watches
-            self.composer.focus()
+            self.set_focus(self.composer)
         else:
             self._enter_panel()
 
@@ -135,21 +137,22 @@ class Panels(Handling):
             self.conductor.front.columns = max(width - 2, 20)
 
     def _enter_panel(self) -> None:
+        """At once: `Widget.focus` would come after keys that were pressed meanwhile."""
         match self.side.panel:
             case Provenance() as panel:
-                panel.query_one(TokenText).focus()
+                self.set_focus(panel.query_one(TokenText))
             case Parameters() as panel:
-                panel.action_move(1)
-            case Widget() as panel:
-                panel.focus()
+                self.set_focus(panel.first)
+            case panel:
+                self.set_focus(panel)
 
     def action_other_pane(self) -> None:
         if not self.composer.has_focus:
-            self.composer.focus()
+            self.set_focus(self.composer)
         elif self.side.open:
             self._enter_panel()
         else:
-            self.transcript.focus()
+            self.set_focus(self.transcript)
 
     def action_stop(self) -> None:
         """In a panel, escape closes it; what runs goes on."""

@@ -226,6 +226,11 @@ class Parameters(Vertical):
             section.reread()
 
     @property
+    def first(self) -> Field | None:
+        """The field that is entered first."""
+        return next((field for field in self.query(Field) if not field.disabled), None)
+
+    @property
     def current(self) -> Row | None:
         """The setting that the cursor is in, or was in last."""
         rows = self.query(Row)

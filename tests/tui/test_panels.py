@@ -148,6 +148,16 @@ async def test_a_letter_with_alt_is_no_text_of_a_field() -> None:
 
 
 @on_screen
+async def test_a_panel_gets_the_keys_that_follow_the_one_that_opens_it() -> None:
+    async with running(says(*WORDS)) as (app, pilot):
+        await ask(app, pilot, "a")
+        for key, letter in (("f4", None), ("d", "d"), ("f2", None), ("1", "1")):  # all at once
+            app.post_message(Key(key, letter))
+        await until(pilot, lambda: app.conductor.chat.values["n_predict"] == 1)
+        assert app.composer.text == ""
+
+
+@on_screen
 async def test_another_panel_takes_the_place() -> None:
     async with running() as (app, pilot):
         await pilot.press("f3", "f4")
