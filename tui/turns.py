@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from markdown_it import MarkdownIt
+from rich.markdown import Markdown as RichMarkdown
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -60,17 +61,50 @@ def _cut(text: str) -> str:
 
 
 class Section(Resting):
-    """A part of an answer."""
+    """A part of an answer. While the answer comes it is drawn as a whole, which costs a fraction of a widget for every
+    block and item. Later it becomes such widgets, whose text can be selected, as soon as somebody is near it.
+    """
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, text: str = "", *, grows: bool = False) -> None:
         super().__init__()
-        self._markdown = Markdown(text, parser_factory=parser, open_links=False)
+        self.text = text
+        self._growing = Static(_drawn(text)) if grows else None
+        self._over = False
 
     def compose(self) -> ComposeResult:
-        yield self._markdown
+        yield self._growing or self._markdown()
 
-    async def append(self, text: str) -> None:
-        await self._markdown.append(text)
+    def append(self, text: str) -> None:
+        self.text += text
+        if self._growing is not None:
+            self._growing.update(_drawn(self.text))
+
+    def wake(self) -> None:
+        super().wake()
+        if self._over:
+            self.call_later(self._become_widgets)
+
+    async def end(self) -> None:
+        """The answer is over."""
+        self._over = True
+        if not self.rests:
+            await self._become_widgets()
+
+    async def _become_widgets(self) -> None:
+        if self._growing is not None:
+            growing, self._growing = self._growing, None
+            with self.app.batch_update():
+                await self.mount(self._markdown())
+                await growing.remove()
+
+    def _markdown(self) -> Markdown:
+        return Markdown(self.text, parser_factory=parser, open_links=False)
+
+
+def _drawn(text: str) -> RichMarkdown:
+    drawn = RichMarkdown("", hyperlinks=False)
+    drawn.parsed = parser().parse(text)  # Rich's own parser would swallow HTML
+    return drawn
 
 
 class Answer(Vertical):
@@ -95,9 +129,14 @@ class Answer(Vertical):
             if self._last is None or part.begins:
                 if self._last is not None:
                     self._last.set_class(part.in_list, "-goes-on")
-                self._last = Section()  # only what was appended can be gone on with
+                self._last = Section(grows=True)
                 await self.mount(self._last)
-            await self._last.append(part.opener + part.text)
+            self._last.append(part.opener + part.text)
+
+    async def end(self) -> None:
+        """Nothing is added to it any more."""
+        for section in self.query(Section):
+            await section.end()
 
     @property
     def complete(self) -> list[Section]:
@@ -189,6 +228,7 @@ class Turn(Resting):
 
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
+        await self._answer.end()
         if footer:
             await self.mount(Quiet(" · ".join(footer), kind="footer"))
 
