@@ -23,7 +23,15 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCREEN = (
     "`localspec chat --tui` draws on the whole terminal: it is there before the model is loaded, messages may be"
     " written while an answer comes, and wait their turn, and Markdown is laid out. Commands are the same. Where the"
-    " program ends, the conversation is kept in a file, and a line says how to go on with it."
+    " program ends, the conversation is kept in a file, and a line says how to go on with it.\n\n"
+    "F2, F3 and F4 open a panel beside the conversation, and close it again; so does escape in a panel. F6 goes"
+    " to it and back. On a screen of less than 90 columns the statistics stand above the conversation, the others"
+    " in its place until a message is sent. What stands in a field of F2 counts from the next answer on. F4 marks"
+    " every token that was guessed with the sign of its drafter; the line below tells how likely drafter and model"
+    " found the token under the cursor, and what else might have stood there. F3 and F4 show trees and the model's"
+    " probabilities of answers that began while one of them was open, and `/trace FILE.jsonl` writes them for"
+    " other programs. F7 and F8 list models: those used lately first, then the demo, the cache, and what lies"
+    " beside the model in use; and of each whether it fits into memory and whether it can guess for this model."
 )
 NOTE = "<!-- Made by scripts/gen_docs.py: do not edit. -->"
 

@@ -49,6 +49,7 @@ class Action:
 
 
 TALK, ANSWERS, WRITING, SCREEN = "talk", "answers", "writing", "screen"
+PANELS, GUESSES = "panels", "models and guesses"
 
 ACTIONS: tuple[Action, ...] = (
     Action(
@@ -93,6 +94,45 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("find", "ctrl+f", "Find", "Finds text in this conversation; again, the next place.", ANSWERS, "find"),
     Action("thinking", "ctrl+t", "Thinking", "Shows or folds what the model thought.", ANSWERS, "thinking"),
+    Action("parameters", "f2", "Settings", "Settings of the answers to come, and presets.", PANELS, "parameters"),
+    Action(
+        "statistics",
+        "f3",
+        "Statistics",
+        "What guessing ahead does, while an answer comes: how much holds, where time goes, the tree.",
+        PANELS,
+        "statistics",
+        footer=True,
+    ),
+    Action(
+        "provenance",
+        "f4",
+        "Tokens",
+        "The last answer token by token: who guessed it, and what else might have stood there.",
+        PANELS,
+        "provenance",
+    ),
+    Action("focus", "f6", "Focus", "Goes to the open panel, or to the conversation, and back.", PANELS, "other_pane"),
+    Action("model", "f7", "Model", "Chooses another model from a list.", GUESSES, "pick_model"),
+    Action("draft", "f8", "Draft model", "Chooses another draft model from a list, or none.", GUESSES, "pick_draft"),
+    Action(
+        "speculation",
+        "alt+s",
+        "Speculation",
+        "Guesses ahead as it pays (auto), always as much (fixed), or not at all (off): one after the other.",
+        GUESSES,
+        "speculation",
+    ),
+    Action("guess-more", "alt+k", "Guess more", "Guesses one token more ahead.", GUESSES, "guess_more"),
+    Action("guess-less", "alt+j", "Guess less", "Guesses one token less ahead.", GUESSES, "guess_less"),
+    Action(
+        "compare",
+        "alt+a",
+        "Compare",
+        "Answers the last question twice, with guesses and without: speed, and whether the text is the same.",
+        GUESSES,
+        "compare",
+    ),
     Action("page-up", "pageup", "Page up", "Scrolls back; new text no longer moves the screen.", SCREEN, "page_up"),
     Action(
         "page-down",

@@ -30,9 +30,9 @@ from localspec.tui.dialogs import EditQuestion
 from localspec.tui.driver import TerminalDriver
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
-from localspec.tui.handling import Handling
 from localspec.tui.news import (
     Came,
+    Compared,
     Conversed,
     Copied,
     Doing,
@@ -48,6 +48,7 @@ from localspec.tui.news import (
     Trouble,
     Waiting,
 )
+from localspec.tui.panels import Panels
 from localspec.tui.side import Side
 from localspec.tui.status import StatusLine
 from localspec.tui.transcript import Transcript
@@ -63,7 +64,7 @@ MOST_WAITING = 3
 ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-class LocalspecApp(Handling):
+class LocalspecApp(Panels):
     """The screen.
 
     Args:
@@ -104,11 +105,13 @@ class LocalspecApp(Handling):
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
+        self.opener = opener
         self.conductor = Conductor(opener, values, self._wake, conversation=conversation, typed=typed, store=store)
         self.transcript = Transcript(self.conductor.chat.conversation.turns)
         self.find_bar = FindBar(self.transcript)
         self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])
         self.status_line = StatusLine()
+        self.side = Side()
         self._waiting = Static(id="waiting", markup=False)
         self._woken = asyncio.Event()
         self._ui_loop: asyncio.AbstractEventLoop | None = None
@@ -127,7 +130,7 @@ class LocalspecApp(Handling):
                 yield Offers()
                 yield self._waiting
                 yield self.composer
-            yield Side()
+            yield self.side
         yield self.status_line
         yield Footer(compact=True, show_command_palette=False)
 
@@ -145,10 +148,7 @@ class LocalspecApp(Handling):
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._measure)
-
-    def _measure(self) -> None:
-        self.conductor.front.columns = max(self.transcript.scrollable_content_region.width - 2, 20)
+        self.call_after_refresh(self.measure)
 
     # -- what the engine's thread says
 
@@ -167,6 +167,7 @@ class LocalspecApp(Handling):
             began, self._showing = monotonic(), True
             for news in self.conductor.mailbox.take():
                 await self._show(news)
+            self.draw_soon()
             await self._drawn()
             self.transcript.settle()
             self._showing = False
@@ -184,7 +185,6 @@ class LocalspecApp(Handling):
             await done.wait()
 
     async def _show(self, news: News) -> None:
-        status = self.status_line.status
         match news:
             case Came(event):
                 await self.transcript.take(event)
@@ -193,19 +193,26 @@ class LocalspecApp(Handling):
             case Ended(kept, footer):
                 await self.transcript.end(kept, footer)
             case Doing(what, share):
-                self.status_line.show(status.now(what, share, guesses=self._guesses()))
+                self.show_doing(what, share)
             case Ready(info):
-                self.status_line.show(status.running(info))
+                self.status_line.show(self.status_line.status.running(info))
             case Gone():
-                self.status_line.show(status.running(None))
+                self.status_line.show(self.status_line.status.running(None))
             case Said(text):
                 await self.transcript.say(text)
             case Trouble(message, hint):
-                await self.transcript.say(f"error: {message}" + (f". {hint}" if hint else ""), kind="trouble")
+                text = message + (f". {hint}" if hint else "")
+                await self.transcript.say(f"error: {text}", kind="trouble")
+                if self.comparison is not None:
+                    self.comparison.tell(text)
+            case Compared(step):
+                if self.comparison is not None:
+                    self.comparison.hear(step)
             case Waiting(texts):
                 self._show_waiting(texts)
             case Conversed(turns):
                 await self.transcript.show(turns)
+                self.forget_trace()
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):
@@ -216,9 +223,6 @@ class LocalspecApp(Handling):
                 self.composer.multiline = on
             case Left(code):
                 self.go(code)
-
-    def _guesses(self) -> bool:
-        return self.status_line.status.info is None or self.conductor.chat.values["spec"] != "off"
 
     def _show_waiting(self, texts: tuple[str, ...]) -> None:
         lines = [f"waits: {text.splitlines()[0] if text.strip() else ''}" for text in texts[:MOST_WAITING]]
@@ -238,6 +242,8 @@ class LocalspecApp(Handling):
         self.history.add(event.text)
         self.composer.remember(event.text)
         self.transcript.to_end()
+        if not self.transcript.display:  # on a narrow screen: what is said now is to be seen
+            self.call_next(self.close_panel)
         self.conductor.put(Job("command" if commands.is_command(event.text) else "message", event.text))
 
     def _edited(self, text: str | None) -> None:
@@ -255,7 +261,8 @@ class LocalspecApp(Handling):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Over a dialogue only what works anywhere: the dialogue has keys of its own."""
         known = actions.by_method(action)
-        return known is None or known.anywhere or len(self.screen_stack) == 1
+        here = known is None or known.anywhere or len(self.screen_stack) == 1
+        return here and super().check_action(action, parameters)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for action in actions.ACTIONS:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import ClassVar
 
-from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
-from textual.worker import get_current_worker
 
-from localspec.errors import LocalspecError
-from localspec.talk.compare import WAYS, Answer, Comparison, Outcome, Said, Step, Way
+from localspec.talk.compare import WAYS, Answer, Outcome, Said, Step, Way
 from localspec.text.printable import printable
 
 #: Seconds between two updates of the screen while text comes.
@@ -58,7 +54,11 @@ class Side(Vertical):
 
 
 class CompareScreen(ModalScreen[None]):
-    """Shows a comparison while it runs; escape stops it, and closes it when it is over."""
+    """Shows a comparison while it runs; escape stops it, and closes it when it is over.
+
+    Args:
+        stop: ends what runs.
+    """
 
     DEFAULT_CSS = """
     CompareScreen { layout: vertical; padding: 1 2; }
@@ -71,10 +71,10 @@ class CompareScreen(ModalScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-wide")]  # noqa: RUF012 (Textual declares it so)
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop, close", id="compare.stop")]
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, stop: Callable[[], None]) -> None:
         super().__init__()
-        self._comparison = comparison
-        self._over = False
+        self._stop = stop
+        self._told = self._over = False
 
     def compose(self) -> ComposeResult:
         with Container(id="sides"):
@@ -83,39 +83,16 @@ class CompareScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.set_interval(FRAME_S, self._draw)
-        self._run()
 
     def action_stop(self) -> None:
         if self._over:
             self.dismiss(None)
         else:
-            self._tell("stopping …")
-            self._comparison.stop()
+            self._say("stopping …")
+            self._stop()
 
-    def on_unmount(self) -> None:
-        self._comparison.stop()
-
-    @work(thread=True, exclusive=True)
-    def _run(self) -> None:
-        worker = get_current_worker()
-
-        def there(call: Callable[..., None], *arguments: object) -> None:
-            if not worker.is_cancelled:
-                self.app.call_from_thread(call, *arguments)
-
-        last: Step | None = None
-        try:
-            with closing(self._comparison.run()) as steps:
-                for last in steps:
-                    if worker.is_cancelled:
-                        return
-                    there(self._take, last)
-        except LocalspecError as error:
-            there(self._end, f"{error.message}. {error.hint}")
-            return
-        there(self._end, None if isinstance(last, Outcome) else "stopped")
-
-    def _take(self, step: Step) -> None:
+    def hear(self, step: Step | None) -> None:
+        """What came; ``None``: no more comes."""
         match step:
             case Said(way, text):
                 side = self._side(way)
@@ -124,15 +101,19 @@ class CompareScreen(ModalScreen[None]):
             case Answer():
                 self._side(step.way).status(step.line)
             case Outcome():
-                self._tell("\n".join(step.lines(max(self.size.width - 8, 20))))
+                self.tell("\n".join(step.lines(max(self.size.width - 8, 20))))
+            case None:
+                self._over = True
+                self._draw()
+                if not self._told:
+                    self._say("stopped; escape closes this")
 
-    def _end(self, said: str | None) -> None:
-        self._over = True
-        self._draw()
-        if said is not None:
-            self._tell(said)
+    def tell(self, text: str) -> None:
+        """How it went."""
+        self._told = True
+        self._say(text)
 
-    def _tell(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         self.query_one("#outcome", Static).update(printable(text, keep="\n"))
 
     def _draw(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +17,24 @@ from localspec.options import Values
 from localspec.talk import commands
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
+from localspec.talk.compare import Comparison
 from localspec.talk.front import Leave
 from localspec.tui.engines import Opener, ScreenEngines
 from localspec.tui.front import ScreenFront
-from localspec.tui.news import Conversed, Doing, Gone, Left, Mailbox, News, Ready, Returned, Said, Trouble, Waiting
+from localspec.tui.news import (
+    Compared,
+    Conversed,
+    Doing,
+    Gone,
+    Left,
+    Mailbox,
+    News,
+    Ready,
+    Returned,
+    Said,
+    Trouble,
+    Waiting,
+)
 from localspec.types import EngineInfo
 
 PATIENCE = 3.0  # seconds that what runs gets to end
@@ -27,9 +42,10 @@ PATIENCE = 3.0  # seconds that what runs gets to end
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something for the engine's thread: load an engine, answer a message, run a command."""
+    """Something for the engine's thread: load an engine, answer a message, run a command, answer the last question
+    with guesses and without."""
 
-    kind: Literal["load", "message", "command"]
+    kind: Literal["load", "message", "command", "compare"]
     text: str = ""
 
 
@@ -60,6 +76,7 @@ class Conductor:
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._running: Job | None = None
+        self._comparison: Comparison | None = None
         self._stopping = self._closing = False
         self._shown = self.chat.conversation.turns
         self._info: EngineInfo | None = None  # as the screen knows it
@@ -89,7 +106,7 @@ class Conductor:
         if self._running is None:
             return
         self._stopping = True
-        self.chat.stop()
+        self._stop_answers()
         self.withdraw()
 
     def close(self) -> None:
@@ -98,10 +115,15 @@ class Conductor:
             self._closing = self._stopping = True
             self._jobs.clear()
             self._changed.notify()
-        self.chat.stop()
+        self._stop_answers()
         self.front.edited(None)
         if self._thread.is_alive():
             self._thread.join(PATIENCE)
+
+    def _stop_answers(self) -> None:
+        self.chat.stop()
+        if self._comparison is not None:
+            self._comparison.stop()
 
     # -- for what runs in the thread
 
@@ -198,6 +220,8 @@ class Conductor:
             self._load()
         elif job.kind == "command":
             self._command(job.text)
+        elif job.kind == "compare":
+            self._compare()
         else:
             self.front.typed = job.text
             self.front.turn(self.chat.ask(job.text.removeprefix("/")))
@@ -210,6 +234,20 @@ class Conductor:
     def _command(self, line: str) -> None:
         self.front.typed = ""
         commands.run(self.front, line)
+
+    def _compare(self) -> None:
+        self._comparison = comparison = Comparison(self.chat)
+        try:
+            self.ready()
+            self.doing("comparing")
+            if self._stopping:  # before there was anything that could be stopped
+                comparison.stop()
+            with closing(comparison.run()) as steps:
+                for step in steps:
+                    self.tell(Compared(step))
+        finally:
+            self._comparison = None
+            self.tell(Compared(None))
 
     def _tell_waiting(self) -> None:
         with self._changed:

@@ -23,6 +23,11 @@ LEFT = 22  # columns of keys and commands
 ABOUT = {
     "composer": "You are writing a message. Enter sends it; a line that begins with / is a command: tab completes.",
     "transcript": "You are reading. Arrows and page keys scroll; at the end the screen follows again.",
+    "parameters": "You are changing settings: what stands in a field counts from the next answer on. Arrows go up and"
+    " down, space goes through choices; ctrl+z resets one, alt+z all, alt+m shows more, alt+p takes or keeps presets.",
+    "statistics": "You are looking at what guessing ahead does. Arrows and page keys scroll; escape closes it.",
+    "provenance": "You are looking at the tokens of the last answer. Arrows move the cursor, d shows how far ahead each"
+    " was guessed; escape closes it.",
     "": "Escape goes back to the conversation.",
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
 from typing import Protocol
 
 from localspec.errors import EngineDied, LocalspecError, ModelError
 from localspec.options import Values
+from localspec.talk.catalogue import Catalogue
 from localspec.talk.chat import Engine
 from localspec.types import EngineInfo
 
@@ -37,6 +40,12 @@ class Opener(Protocol):
         Raises:
             LocalspecError: why it cannot be loaded, or that it was given up.
         """
+
+    def catalogue(self, used: Sequence[Path]) -> Catalogue:
+        """What there is to open, and beside the files that are open."""
+
+    def measured(self, target: Path, draft: Path | None) -> float | None:
+        """The speed-up that was measured for them, if it was."""
 
 
 class ScreenEngines:

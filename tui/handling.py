@@ -159,8 +159,12 @@ class Handling(App[None]):
         return self.screen.get_selected_text() or ""
 
     def action_help(self) -> None:
-        focused = self.focused
-        self.push_screen(Help((focused.id if focused is not None else "") or "", self.keys))
+        self.push_screen(Help(self.place, self.keys))
+
+    @property
+    def place(self) -> str:
+        """What has the focus, for F1."""
+        return (self.focused.id if self.focused is not None else "") or ""
 
     def action_leave(self) -> None:
         self.composer.call_later(self.go, ExitCode.OK)

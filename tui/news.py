@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.errors import ExitCode
 from localspec.talk.chat import TurnEvent
+from localspec.talk.compare import Step
 from localspec.text.thinking import Piece
 from localspec.types import EngineInfo, Prefill, Tokens
 
@@ -112,6 +113,13 @@ class Multiline:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """The next step of a comparison; ``None``: it is over."""
+
+    step: Step | None
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """The user wants to go."""
 
@@ -132,6 +140,7 @@ News = (
     | Edits
     | Copied
     | Multiline
+    | Compared
     | Left
 )
 

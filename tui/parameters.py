@@ -190,9 +190,10 @@ class Parameters(Vertical):
         Binding("up", "move(-1)", "Setting above", show=False, id="parameters.up"),
         Binding("down", "move(1)", "Setting below", show=False, id="parameters.down"),
         Binding("ctrl+z", "reset", "Reset", id="parameters.reset"),
-        Binding("alt+z", "reset_all", "Reset all", id="parameters.reset-all"),
-        Binding("alt+p", "presets", "Presets", id="parameters.presets"),
-        Binding("alt+m", "more", "All settings", id="parameters.more"),
+        # Before the field, which would take the letter.
+        Binding("alt+z", "reset_all", "Reset all", show=False, priority=True, id="parameters.reset-all"),
+        Binding("alt+p", "presets", "Presets", priority=True, id="parameters.presets"),
+        Binding("alt+m", "more", "All settings", show=False, priority=True, id="parameters.more"),
     ]
     HELP = """\
     Settings of the chat. Type a value: it counts from the next turn on. Space goes through choices.

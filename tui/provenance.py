@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -25,6 +26,8 @@ from localspec.tui.token_lines import Shown, TokenLines
 from localspec.tui.visible import visible
 from localspec.types import TokenInfo
 
+#: There is no trace.
+NOTHING = "no answer was made since this conversation was opened: nothing is known of its tokens"
 _RIVAL = 16  # cells of a token that might have stood there
 _LEAST_STRENGTH, _FADE = 40, 15  # per cent: of the palest colour, and what each depth takes from it
 
@@ -205,6 +208,8 @@ class Provenance(Vertical):
             text = self.query_one(TokenText)
             self.query_one("#legend", _Lines).show(legend(self._trace, width), width)
             told = detail(text.token, text.cursor, len(self._trace.tokens), width)
+            if self._trace.started is None:
+                told = Content("\n".join(wrap(NOTHING, width)))
             self.query_one("#token", _Lines).show(told, width)
 
 

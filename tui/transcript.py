@@ -22,7 +22,7 @@ MOST_TURNS = 30
 TO_TRY = (
     "Ask something: type it below, enter sends. Ctrl+j begins a new line.",
     "Give it a file: /read FILE, then ask about it.",
-    "See what is guessed ahead: ask the same once more (ctrl+r), then /stats.",
+    "See what is guessed ahead: F3, then ask the same once more (ctrl+r).",
 )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.chat.store import Store
@@ -13,10 +14,13 @@ from localspec.cli.diagnostics import has_colour, note
 from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress, engine_for, model_files
 from localspec.cli.source import read_prompt
+from localspec.cli.tuned import speedup
 from localspec.errors import ExitCode, UsageError
 from localspec.options import Values, config
 from localspec.options.suggest import did_you_mean
+from localspec.talk.catalogue import Catalogue
 from localspec.talk.history import History, history_file
+from localspec.talk.recent import recent_models
 from localspec.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -100,8 +104,20 @@ class Models:
     def find(self, values: Values, listener: Listener) -> None:
         model_files(_without_bars(values))
 
-    def open(self, values: Values, listener: Listener) -> AbstractContextManager[HostedEngine]:
-        return engine_for(_without_bars(values), Reported(listener))
+    @contextmanager
+    def open(self, values: Values, listener: Listener) -> Iterator[HostedEngine]:
+        """What could be loaded is remembered."""
+        with engine_for(_without_bars(values), Reported(listener)) as engine:
+            for file in (engine.info.draft, engine.info.target):
+                if file is not None:
+                    recent_models().add(Path(file))
+            yield engine
+
+    def catalogue(self, used: Sequence[Path]) -> Catalogue:
+        return Catalogue(recent=recent_models().paths(), beside=used)
+
+    def measured(self, target: Path, draft: Path | None) -> float | None:
+        return speedup(target, draft)
 
 
 def _without_bars(values: Values) -> Mapping[str, object]:

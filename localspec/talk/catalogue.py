@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.backends.memory import CacheShape
@@ -88,8 +88,8 @@ class Catalogue:
         except (OSError, ValueError):
             return None
         if stamp not in self._read:
-            self._read[stamp] = _model(name or str(path), path, sum(size for _, size, _ in stamp))
-        return self._read[stamp]
+            self._read[stamp] = _model(path, sum(size for _, size, _ in stamp))
+        return replace(self._read[stamp], name=name or str(path))
 
     def _paths(self) -> Iterator[Path]:
         yield from self._recent
@@ -125,7 +125,8 @@ def _stamp(path: Path) -> _Stamp:
     return tuple(found)
 
 
-def _model(name: str, path: Path, size: int) -> Model:
+def _model(path: Path, size: int) -> Model:
+    name = str(path)
     try:
         headers = [read_header(part) for part in parts(path)]
         found, first = facts_in(path, headers), headers[0]

@@ -18,6 +18,7 @@ from localspec.talk.attach import Attachment, with_attachments
 from localspec.talk.listener import Listener
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
+from localspec.talk.trace import AnswerTrace
 from localspec.text.thinking import Piece, ThinkingSplitter
 from localspec.types import (
     EngineInfo,
@@ -125,8 +126,10 @@ class Chat:
         self.last: Finished | None = None
         self.seed: int | None = None  # the last answer's
         self.types: tuple[str, ...] | None = None
-        #: Whether steps bring the trees that were verified, and the target's probabilities.
-        self.traces = False
+        #: The last answer, step by step.
+        self.trace = AnswerTrace()
+        #: Who wants steps to bring the trees that were verified, and the target's probabilities.
+        self.watchers: set[str] = set()
         self._left_out = 0
         self._again = 0
         #: The last question, if it brought nothing.
@@ -217,14 +220,16 @@ class Chat:
             yield Notice(0, line)
         reasoning = self.reasoning()
         answer = _Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
-        asked = replace(self.request(fitted.messages), draft_from=said(replaced), trace=self.traces)
+        asked = replace(self.request(fitted.messages), draft_from=said(replaced), trace=bool(self.watchers))
         self._handle = handle = self.engine.submit(asked)
         if self._stopping:
             handle.cancel()
+        self.trace = trace = AnswerTrace()
         try:
             for listener in self.listeners:
                 listener.asked(len(kept.turns), question)
             for event in handle:
+                trace.hear(event)
                 if isinstance(event, Notice):
                     self._remarks.hear(event)
                 yield from answer.take(event)

@@ -210,7 +210,7 @@ MODELS = (
     Command(
         "model",
         "[FILE|demo|USER/REPO:QUANT]",
-        "shows, changes it",
+        "changes it",
         "Shows or changes the model; the conversation stays.",
         engine.model,
         completes="model",
@@ -218,7 +218,7 @@ MODELS = (
     Command(
         "draft",
         "[FILE|demo|USER/REPO:QUANT|off]",
-        "the draft model",
+        "drafter",
         "Shows, changes or removes the draft model; the conversation stays.",
         engine.draft,
         completes="draft",
@@ -226,7 +226,7 @@ MODELS = (
     Command(
         "spec",
         "[on|off|auto|fixed|type LIST|KEY VALUE]",
-        "what is guessed",
+        "guesses",
         "Shows or changes what is guessed ahead, and how much. KEY is one of"
         f" {', '.join(engine.SPEC_KEYS)}; for example /spec n-max 5.",
         engine.spec,
@@ -238,6 +238,15 @@ MODELS = (
         "speed and guesses",
         "Speed and acceptance of the last answer and of the session, and how each drafter stands.",
         engine.stats,
+    ),
+    Command(
+        "trace",
+        "FILE.jsonl|on|off",
+        "step by step",
+        "Writes what was guessed in the last answer and what of it held, step by step: a JSON object a line. on: of the"
+        " answers to come the trees of guesses, too.",
+        talk.trace,
+        completes="path",
     ),
 )
 

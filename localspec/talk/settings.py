@@ -156,7 +156,7 @@ def apply(chat: Chat, changes: Values) -> bool:
     if loads:
         chat.engines.load(values)
         chat.engine_changed()
-    chat.values = values
+    chat.values = {**chat.values, **changes}  # a panel may have changed others while the engine was loaded
     return loads
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from localspec.talk.chat import exchanges
 from localspec.talk.front import Front, Leave, LineCleared
 
 WIDTH = 20  # cells of the gauge
+#: Watches the trees of a chat.
+TRACE = "/trace"
 
 
 def leave(front: Front, argument: str) -> None:
@@ -126,6 +129,21 @@ def export_(front: Front, argument: str) -> None:
     form, title = transcript.form_of(path), "" if front.book is None else front.book.session.title
     transcript.write(path, transcript.export(front.chat.conversation, form, title or "Conversation"))
     front.say(f"wrote {_size(front)} to {path}")
+
+
+def trace(front: Front, argument: str) -> None:
+    chat = front.chat
+    if argument in ("on", "off"):
+        (chat.watchers.add if argument == "on" else chat.watchers.discard)(TRACE)
+        front.say("from the next answer on, " + ("with" if chat.watchers else "without") + " the trees of its guesses")
+        return
+    path, records = _file(argument, "/trace answer.jsonl"), [*chat.trace.records()]
+    if not records:
+        raise UsageError("there is no answer to write of", hint="Ask something first.")
+    transcript.write(path, "".join(f"{json.dumps(record)}\n" for record in records))
+    drafted = any(record["draft_n"] for record in records) and not any(record["tree"] for record in records)
+    without = "; /trace on keeps the trees of the answers to come, too" if drafted else ""
+    front.say(f"wrote {len(records)} step{'' if len(records) == 1 else 's'} to {path}{without}")
 
 
 def copy(front: Front, argument: str) -> None:

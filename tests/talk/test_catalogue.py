@@ -114,6 +114,12 @@ def test_headers_are_read_again_only_where_a_file_changed(tmp_path: Path, monkey
     assert read == ["a.gguf", "b.gguf", "a.gguf"]
 
 
+def test_a_name_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    path, catalogue = write(tmp_path / "a.gguf"), Catalogue()
+    found = [catalogue.model(path, "short"), catalogue.model(path)]
+    assert [model and model.name for model in found] == ["short", str(path)]
+
+
 def test_models_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the second is looked at, the first can be shown."""
     read: list[str] = []

@@ -7,6 +7,7 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, ParamSpec
 
 from textual.pilot import Pilot
@@ -15,6 +16,7 @@ from localspec.backends.base import Rows, Work
 from localspec.engine import Engine
 from localspec.errors import LocalspecError
 from localspec.options import Values
+from localspec.talk.catalogue import Catalogue, Model
 from localspec.tui.app import LocalspecApp
 from localspec.tui.engines import Listener
 from localspec.tui.turns import Quiet, Turn
@@ -44,17 +46,33 @@ class Gated(Scripted):
         return super().forward(work)
 
 
+class Listed(Catalogue):
+    """A catalogue of these models; the first is the one that is used."""
+
+    def __init__(self, *models: Model) -> None:
+        super().__init__()
+        self._models = models
+
+    def scan(self) -> Iterator[Model]:
+        yield from self._models
+
+    def model(self, path: Path, name: str | None = None) -> Model | None:
+        return next(self.scan(), None)
+
+
 class FakeOpener:
     """Gives engines, or fails, in this order; the last again and again.
 
     Attributes:
         gate: loading waits for it.
+        models: to choose from.
     """
 
     def __init__(self, *engines: Engine | LocalspecError) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self.opened: list[Values] = []
+        self.models = Listed()
         self._engines = [*engines]
 
     def find(self, values: Values, listener: Listener) -> None:
@@ -69,6 +87,12 @@ class FakeOpener:
         if isinstance(made, LocalspecError):
             raise made
         yield made
+
+    def catalogue(self, used: Sequence[Path]) -> Catalogue:
+        return self.models
+
+    def measured(self, target: Path, draft: Path | None) -> float | None:
+        return None
 
 
 def says(*pieces: str) -> Engine:
@@ -143,6 +167,11 @@ def turns(app: LocalspecApp) -> list[tuple[str, str]]:
 def said(app: LocalspecApp) -> str:
     """Everything beside the turns."""
     return "\n".join(one.text for one in app.transcript.query(Quiet))
+
+
+def told(app: LocalspecApp) -> str:
+    """The newest of the lines that go away by themselves."""
+    return next((one.message for one in reversed([*app._notifications])), "")
 
 
 def screen_text(app: Any) -> str:

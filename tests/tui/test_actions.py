@@ -15,6 +15,7 @@ from localspec.tui import actions
 from localspec.tui.app import LocalspecApp
 from localspec.tui.dialogs import EditQuestion, Help
 from localspec.tui.turns import Turn
+from tests.tui import panel_scenarios
 from tests.tui.support import (
     Scenario,
     ask,
@@ -217,6 +218,7 @@ SCENARIOS: dict[str, Scenario] = {
     "copy-code": copy_code,
     "find": find,
     "thinking": thinking,
+    **panel_scenarios.SCENARIOS,
     "page-up": page_up,
     "page-down": page_down,
     "start": start,
@@ -238,6 +240,7 @@ async def test_every_action_does_what_it_says(
     script.write_text('#!/bin/sh\nprintf "%s, edited" "$(cat "$1")" > "$1.new" && mv "$1.new" "$1"\n')
     os.chmod(script, 0o700)
     monkeypatch.setenv("VISUAL", str(script))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(LocalspecApp, "suspend", lambda app: nullcontext())
     async with running(says(*THOUGHT, CODE)) as (app, pilot):
         await rests(app, pilot)

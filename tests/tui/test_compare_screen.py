@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from threading import Event
 from typing import Any
 
 import pytest
@@ -11,28 +9,37 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from localspec.backends.fake import FakeTarget, FakeVocab
-from localspec.talk.compare import Comparison, Said, Step
+from localspec.talk.compare import Comparison, Said
 from localspec.tui.compare import CompareScreen, Side
 from tests.cli.repl.support import chat, engine, run
-from tests.tui.controls import ScreenHost, drive, shown, until
+from tests.tui.controls import ScreenHost, drive, shown
 
 
-def comparison(**changes: Any) -> Comparison:
+def compared(pilot: Pilot[Any], **changes: Any) -> None:
+    """The screen hears a whole comparison."""
     one = chat(engine(FakeTarget(FakeVocab(40), seed=5, spread=9.0, n_ctx=512)), **changes)
     run(one.ask("what?"))
-    return Comparison(one)
+    screen = on(pilot)
+    for step in Comparison(one).run():
+        screen.hear(step)
+    screen.hear(None)
+
+
+def on(pilot: Pilot[Any]) -> CompareScreen:
+    assert isinstance(pilot.app.screen, CompareScreen)
+    return pilot.app.screen
 
 
 def said(pilot: Pilot[Any]) -> str:
-    return str(pilot.app.screen.query_one("#outcome", Static).render())
+    return str(on(pilot).query_one("#outcome", Static).render())
 
 
 @pytest.mark.parametrize(("size", "beside"), [((100, 30), True), ((50, 30), False), ((36, 24), False)])
 def test_both_answers_and_what_came_of_it(size: tuple[int, int], beside: bool) -> None:
-    app = ScreenHost(CompareScreen(comparison(n_predict=40)))
+    app = ScreenHost(CompareScreen(lambda: None))
 
     async def scenario(pilot: Pilot[Any]) -> tuple[str, bool, list[str]]:
-        await until(pilot, lambda: "same tokens" in said(pilot))
+        compared(pilot, n_predict=40)
         await pilot.pause(0.1)
         one, other = pilot.app.screen.query(Side)
         texts = [str(side.query_one(".text", Static).render()) for side in (one, other)]
@@ -49,42 +56,33 @@ def test_both_answers_and_what_came_of_it(size: tuple[int, int], beside: bool) -
     assert app.results == [None]
 
 
-def test_a_reason_why_not() -> None:
-    app = ScreenHost(CompareScreen(comparison(spec="off")))
+def test_a_reason_why_not_stays() -> None:
+    app = ScreenHost(CompareScreen(lambda: None))
 
     async def scenario(pilot: Pilot[Any]) -> str:
-        await until(pilot, lambda: "nothing guesses" in said(pilot))
+        on(pilot).tell("nothing guesses. Turn it on with /spec on.")
+        on(pilot).hear(None)
         return said(pilot)
 
     assert drive(app, scenario, size=(50, 30)).endswith("Turn it on with /spec on.")
 
 
-class Endless(Comparison):
-    """Says one word and waits to be stopped."""
-
-    def __init__(self) -> None:
-        super().__init__(chat())
-        self._end = Event()
-
-    def run(self) -> Generator[Step, None, None]:
-        yield Said("speculative", "word")
-        self._end.wait()
-
-    def stop(self) -> None:
-        self._end.set()
-
-
 def test_escape_stops_then_closes() -> None:
-    app = ScreenHost(CompareScreen(Endless()))
+    stops: list[str] = []
+    app = ScreenHost(CompareScreen(lambda: stops.append("stopped")))
 
-    async def scenario(pilot: Pilot[Any]) -> int:
-        await until(pilot, lambda: "word" in shown(pilot))
+    async def scenario(pilot: Pilot[Any]) -> tuple[str, str]:
+        on(pilot).hear(Said("speculative", "word"))
         await pilot.press("escape")
-        await until(pilot, lambda: said(pilot) == "stopped")
-        closed = len(app.results)
+        await pilot.pause(0.1)
+        screen, first = shown(pilot), said(pilot)
+        assert "word" in screen
+        on(pilot).hear(None)
+        last = said(pilot)
         await pilot.press("escape")
         await pilot.pause()
-        return closed
+        return first, last
 
-    assert drive(app, scenario, size=(50, 30)) == 0
+    assert drive(app, scenario, size=(50, 30)) == ("stopping …", "stopped; escape closes this")
+    assert stops == ["stopped"]
     assert app.results == [None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from textual.widgets import OptionList
 
 from localspec.backends.memory import CacheShape
 from localspec.hub.vocabulary import Vocabulary
-from localspec.talk.catalogue import Catalogue, Model
+from localspec.talk.catalogue import Model
 from localspec.talk.verdicts import Judge
 from localspec.tui.pickers import OFF, ModelPicker
 from tests.tui.controls import ScreenHost, drive, shown, until
+from tests.tui.support import Listed
 
 SIZES = [(50, 30), (36, 30)]
 ONE = Vocabulary("gpt2", "default", 100, "x")
@@ -28,17 +28,6 @@ SMALL = replace(BIG, name="[red]small[/].gguf", path=Path("s"), size=150_000, qu
 OTHER = replace(SMALL, name="other\x1b[2J.gguf", path=Path("o"), vocabulary=replace(ONE, count=999))
 BROKEN = replace(SMALL, name="broken.gguf", path=Path("b"), fault="it is empty")
 JUDGE = Judge(free=10**9)
-
-
-class Listed(Catalogue):
-    """A catalogue of these models."""
-
-    def __init__(self, *models: Model) -> None:
-        super().__init__()
-        self._models = models
-
-    def scan(self) -> Iterator[Model]:
-        yield from self._models
 
 
 def names(pilot: Pilot[Any]) -> list[str | None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
 from localspec.cli.repl import keys, loop
@@ -281,6 +282,24 @@ def test_export(capsys: Said, tmp_path: Path) -> None:
     assert "error" in take(one, capsys, f"/export {tmp_path}/no/such/folder.md")
 
 
+def test_trace(capsys: Said, tmp_path: Path) -> None:
+    one = chat(engine(FakeTarget(FakeVocab(40), seed=5, spread=9.0, n_ctx=512)), n_predict=40)
+    assert "there is no answer to write of" in take(one, capsys, f"/trace {tmp_path}/a.jsonl")
+    run(one.ask("what?"))
+    told = take(one, capsys, f"/trace {tmp_path}/a.jsonl")
+    steps = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert f"wrote {len(steps)} steps to {tmp_path}/a.jsonl; /trace on keeps the trees" in told
+    assert sum(step["emitted"] for step in steps) == 40
+    assert "with the trees" in take(one, capsys, "/trace on")
+    run(one.ask("what?"))
+    assert "/trace on" not in take(one, capsys, f"/trace {tmp_path}/b.jsonl")
+    steps = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert all(bool(step["tree"]) is bool(step["draft_n"]) for step in steps)
+    assert "without the trees" in take(one, capsys, "/trace off")
+    assert "exists" in take(one, capsys, f"/trace {tmp_path}/b.jsonl")
+    assert "the name of a file is missing" in take(one, capsys, "/trace")
+
+
 def test_ctx_and_tokens(capsys: Said) -> None:
     one = chat(system="sys")
     assert "] 3/512 tokens, 0 exchanges" in take(one, capsys, "/ctx")
@@ -383,6 +402,13 @@ def test_only_what_an_engine_is_made_of_loads_it_anew(capsys: Said) -> None:
     assert loads(one).loads == []
     assert "loaded anew" in take(one, capsys, "/set ctx-size 300")
     assert [values["ctx_size"] for values in loads(one).loads] == [300]
+
+
+def test_what_is_set_while_an_engine_loads_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = chat()
+    monkeypatch.setattr(loads(one), "load", lambda values: settings.apply(one, {"temp": 0.375}))
+    settings.apply(one, {"ctx_size": 300})
+    assert (one.values["ctx_size"], one.values["temp"]) == (300, 0.375)
 
 
 def test_every_setting_can_be_shown_and_parsed_back() -> None:
