@@ -24,14 +24,15 @@ from localspec.talk.chat import TurnEvent
 from localspec.talk.completion import Completion, completions
 from localspec.talk.history import History
 from localspec.tui import actions
+from localspec.tui.chats import Chats
 from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
 from localspec.tui.dialogs import EditQuestion
 from localspec.tui.driver import TerminalDriver
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
-from localspec.tui.handling import Handling
 from localspec.tui.news import (
+    Brief,
     Came,
     Conversed,
     Copied,
@@ -42,6 +43,8 @@ from localspec.tui.news import (
     Left,
     Multiline,
     News,
+    Opened,
+    Places,
     Ready,
     Returned,
     Said,
@@ -63,7 +66,7 @@ MOST_WAITING = 3
 ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-class LocalspecApp(Handling):
+class LocalspecApp(Chats):
     """The screen.
 
     Args:
@@ -142,6 +145,7 @@ class LocalspecApp(Handling):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
                     self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
+        self.keep_drafts()
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
 
     def on_resize(self) -> None:
@@ -203,8 +207,15 @@ class LocalspecApp(Handling):
                 await self.transcript.say(f"error: {message}" + (f". {hint}" if hint else ""), kind="trouble")
             case Waiting(texts):
                 self._show_waiting(texts)
+                self.keep_waiting(texts)
             case Conversed(turns):
                 await self.transcript.show(turns)
+            case Places(places):
+                await self.transcript.number(places)
+            case Opened(session, draft):
+                self.opened(session, draft)
+            case Brief(text):
+                self.tell(text)
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):

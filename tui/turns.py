@@ -43,6 +43,11 @@ class Quiet(Static):
         super().__init__(plain(text), markup=False, classes=kind)
         self.text = text
 
+    def say(self, text: str) -> None:
+        """Another text in place of this one."""
+        self.text = text
+        self.update(plain(text))
+
 
 class Question(Static):
     """What the user wrote, as it was written."""
@@ -126,6 +131,7 @@ class Turn(Vertical):
         question: as it was sent.
         answer: the text of the answer so far.
         kept: whether it is part of the conversation; what runs is not yet.
+        footer: how it went, in parts.
     """
 
     def __init__(self, question: str, answer: str = "", thinking: str = "", *, kept: bool = False) -> None:
@@ -135,6 +141,9 @@ class Turn(Vertical):
         self.kept = kept
         self._thought = Thinking(thinking) if thinking else None
         self._answer = Answer(answer)
+        self.footer: tuple[str, ...] = ()
+        self._version = ""
+        self._foot: Quiet | None = None
 
     @classmethod
     def past(cls, question: PastTurn, answer: PastTurn | None) -> Turn:
@@ -148,16 +157,15 @@ class Turn(Vertical):
             turn.footer = ("stopped",)
         return turn
 
-    footer: tuple[str, ...] = ()
-
     def compose(self) -> ComposeResult:
         words = own_words(self.question)
         yield Question(words if words == self.question else f"{words}\n(with attached files)")
         if self._thought is not None:
             yield self._thought
         yield self._answer
-        if self.footer:
-            yield Quiet(" · ".join(self.footer), kind="footer")
+        if self._footing:
+            self._foot = Quiet(self._footing, kind="footer")
+            yield self._foot
 
     async def add(self, piece: Piece) -> None:
         if piece.kind == "answer":
@@ -175,8 +183,25 @@ class Turn(Vertical):
 
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
-        if footer:
-            await self.mount(Quiet(" · ".join(footer), kind="footer"))
+        self.footer = tuple(footer)
+        await self._show_foot()
+
+    async def number(self, current: int, count: int) -> None:
+        """Says which of the versions in its place it is, if there are others."""
+        self._version = f"{current}/{count}" if count > 1 else ""
+        await self._show_foot()
+
+    @property
+    def _footing(self) -> str:
+        return " · ".join((*((self._version,) if self._version else ()), *self.footer))
+
+    async def _show_foot(self) -> None:
+        text = self._footing
+        if self._foot is not None:
+            self._foot.say(text)
+        elif text:
+            self._foot = Quiet(text, kind="footer")
+            await self.mount(self._foot)
 
     def unfold(self) -> bool:
         """Shows what was thought, or folds it; returns whether there is anything."""

@@ -368,4 +368,4 @@ def test_a_damaged_file_is_told_of_once(tmp_path: Path, store: Store) -> None:
 
 def test_a_session_of_a_draft_alone_is_listed(prompt: Prompt, store: Store) -> None:
     store.begin(Session(new_id(), draft="half"))
-    assert prompt.take("/sessions").endswith("(untitled) (0 questions)\n")
+    assert prompt.take("/sessions").endswith("(unsent) half (0 questions)\n")
