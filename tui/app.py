@@ -172,6 +172,7 @@ class LocalspecApp(Chats):
             for news in self.conductor.mailbox.take():
                 await self._show(news)
             await self._drawn()
+            self.transcript.settle()
             self._showing = False
             await asyncio.sleep(max(INTERVAL, PARTS * (monotonic() - began)))
 

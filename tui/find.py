@@ -57,7 +57,7 @@ class FindBar(Horizontal):
         place = found[len(found) - 1 - at]
         self._say(f"{len(found) - at} of {len(found)}")
         self._mark(place)
-        place.scroll_visible(animate=False, top=True)
+        self._transcript.reveal(place)
 
     def _say(self, text: str) -> None:
         self.query_one("#found", Static).update(text)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 #: Characters after which a new section begins where a paragraph does.
-ENOUGH = 4000
+ENOUGH = 2500
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ITEM = re.compile(r"[-*+][ \t].*|\d{1,9}[.)][ \t].*")
 _MARKS = frozenset("-*+0123456789")
@@ -18,11 +18,12 @@ _BELONGS_TO_WHAT_WAS_BEFORE = frozenset(" \t-*+>|0123456789")
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some text; ``begins``: of a new section. ``opener`` stands before it there: the line that opens a code block
-    which goes on."""
+    which goes on. ``in_list``: it begins with the next item of a list that the section before holds."""
 
     text: str
     begins: bool
     opener: str = ""
+    in_list: bool = False
 
 
 class Sections:
@@ -51,7 +52,7 @@ class Sections:
             if parts and not begins:
                 parts[-1] = replace(parts[-1], text=parts[-1].text + piece)
             else:
-                parts.append(Part(piece, begins, self._opener if begins else ""))
+                parts.append(Part(piece, begins, self._opener if begins else "", begins and self._listing))
             self._take(piece)
         return parts
 
@@ -60,7 +61,7 @@ class Sections:
         if self._line:
             return len(self._line) > 2 * self._enough and piece[0].isspace()
         if self._listing and piece[0] in _MARKS:
-            return self._size > self._enough / 3
+            return self._size > self._enough / 8
         if self._size < self._enough:
             return False
         if self._fence:

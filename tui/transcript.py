@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
@@ -12,6 +13,7 @@ from textual.widgets import Static
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.chat import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
+from localspec.tui.resting import Resting, around, settle
 from localspec.tui.turns import Quiet, Turn
 from localspec.types import Notice
 
@@ -52,8 +54,6 @@ class Earlier(Static):
 class Transcript(VerticalScroll):
     """Follows what comes until somebody scrolls back, and again from the end on."""
 
-    BORDER_TITLE = ""
-
     def __init__(self, turns: Sequence[PastTurn] = ()) -> None:
         super().__init__(id="transcript")
         self._earlier: list[tuple[PastTurn, PastTurn | None]] = []
@@ -61,6 +61,7 @@ class Transcript(VerticalScroll):
         self._replaced: list[Turn] = []
         self._current: Turn | None = None
         self._places: Sequence[tuple[int, int]] = ()
+        self._width = 0
         self._initial = turns
 
     def compose(self) -> ComposeResult:
@@ -209,6 +210,29 @@ class Transcript(VerticalScroll):
             await self.mount(Empty())
 
     # -- where the screen stands
+
+    def settle(self) -> None:
+        """What is far from here rests."""
+        settle((turn for turn in self._turns if turn is not self._current and turn.display), self.region)
+        settle((part for turn in self._turns if not turn.rests for part in turn.sections), self.region)
+
+    def watch_scroll_y(self, old: float, new: float) -> None:
+        super().watch_scroll_y(old, new)
+        self.call_after_refresh(self.settle)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Heights are others where lines are broken elsewhere."""
+        if event.size.width != self._width:
+            self._width = event.size.width
+            for part in self.query(Resting):
+                part.wake()
+            self.call_after_refresh(self.settle)
+
+    def reveal(self, widget: Widget) -> None:
+        """Scrolls to it, even if it rests."""
+        for part in around(widget):
+            part.wake()
+        self.call_after_refresh(widget.scroll_visible, animate=False, top=True)
 
     async def to_start(self) -> None:
         await self.show_earlier()

@@ -14,6 +14,7 @@ from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.attach import own_words
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
+from localspec.tui.resting import Resting
 from localspec.tui.sections import Sections
 
 #: Lines and characters of a question that are shown.
@@ -63,6 +64,20 @@ def _cut(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
+class Section(Resting):
+    """A part of an answer."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._markdown = Markdown(text, parser_factory=parser, open_links=False)
+
+    def compose(self) -> ComposeResult:
+        yield self._markdown
+
+    async def append(self, text: str) -> None:
+        await self._markdown.append(text)
+
+
 class Answer(Vertical):
     """Markdown that grows."""
 
@@ -70,30 +85,29 @@ class Answer(Vertical):
         super().__init__()
         self._sections = Sections()
         self._first = self._sections.push(harmless(text)) if text else []
-        self._last: Markdown | None = None
+        self._last: Section | None = None
 
     def compose(self) -> ComposeResult:
-        texts: list[str] = []
+        """What was there at the start; every part of it is a section."""
         for part in self._first:
-            if part.begins or not texts:
-                texts.append(part.opener + part.text)
-            else:
-                texts[-1] += part.text
-        self._first = []
-        for text in texts:
-            self._last = _markdown(text)
+            if self._last is not None:
+                self._last.set_class(part.in_list, "-goes-on")
+            self._last = Section(part.opener + part.text)
             yield self._last
 
     async def add(self, text: str) -> None:
         for part in self._sections.push(harmless(text)):
             if self._last is None or part.begins:
-                self._last = _markdown("")  # only what was appended can be gone on with
+                if self._last is not None:
+                    self._last.set_class(part.in_list, "-goes-on")
+                self._last = Section()  # only what was appended can be gone on with
                 await self.mount(self._last)
             await self._last.append(part.opener + part.text)
 
-
-def _markdown(text: str) -> Markdown:
-    return Markdown(text, parser_factory=parser, open_links=False)
+    @property
+    def complete(self) -> list[Section]:
+        """The sections that nothing is added to any more."""
+        return [one for one in self.children if isinstance(one, Section) and one is not self._last]
 
 
 class Thinking(Collapsible):
@@ -124,7 +138,7 @@ class Thinking(Collapsible):
         return f"thought: {self._words} word{'' if self._words == 1 else 's'}"
 
 
-class Turn(Vertical):
+class Turn(Resting):
     """A question, what was thought, the answer, and how it went.
 
     Attributes:
@@ -188,20 +202,31 @@ class Turn(Vertical):
 
     async def number(self, current: int, count: int) -> None:
         """Says which of the versions in its place it is, if there are others."""
-        self._version = f"{current}/{count}" if count > 1 else ""
-        await self._show_foot()
+        version = f"{current}/{count}" if count > 1 else ""
+        if version != self._version:
+            self._version = version
+            await self._show_foot()
 
     @property
     def _footing(self) -> str:
         return " · ".join((*((self._version,) if self._version else ()), *self.footer))
 
     async def _show_foot(self) -> None:
-        text = self._footing
-        if self._foot is not None:
-            self._foot.say(text)
+        text, foot = self._footing, self._foot
+        self.wake()  # its height may be another
+        if text and foot is not None:
+            foot.say(text)
         elif text:
             self._foot = Quiet(text, kind="footer")
             await self.mount(self._foot)
+        elif foot is not None:
+            self._foot = None
+            await foot.remove()
+
+    @property
+    def sections(self) -> list[Section]:
+        """Parts of the answer that may rest while others of it are seen."""
+        return self._answer.complete
 
     def unfold(self) -> bool:
         """Shows what was thought, or folds it; returns whether there is anything."""

@@ -15,8 +15,9 @@ from localspec.spec.tree import TokenTree
 #: Counts of rows that are measured; between them the curve is a line.
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _ROUNDS = 3
+_CHANGES = 7
 _CELLS, _MANY = 128, 8  # a context long enough to be felt, and rows that feel it well
-_READ = 0.5  # share of the budget that reading so much may take
+_READ = 1.0  # share of the budget that reading so much may take
 
 
 def measure(
@@ -29,9 +30,9 @@ def measure(
     cpu_clock: Callable[[], float] = time.process_time,
 ) -> CostCurve:
     """What passes of 1, 2, 3, … up to ``most`` rows take at a short context: the least of some rounds over all counts,
-    since neighbours only ever make a pass slower. Every count is measured twice in a row: the first pass also shows
-    what it costs to come from another count. Takes about ``budget_s``, two rounds at least. Then what a row pays for
-    the context it looks at, where a context is read soon enough (the larger the model, the less that matters).
+    since neighbours only ever make a pass slower. Every count is measured twice in a row, and the second one counts.
+    Takes about ``budget_s``, two rounds at least. Then what it costs to come back to one row from two; and what a row
+    pays for the context it looks at, where a context is read soon enough (the larger the model, the less that matters).
 
     Beside busy neighbours all passes take about as long, whatever their rows, so that guesses would look free. Passes
     that did not get their CPU time say nothing then, and where too few did, rows are priced by a rule of thumb until
@@ -54,9 +55,8 @@ def measure(
         target.commit(seq, ())
         return seconds, burnt >= UNDISTURBED * seconds * threads
 
-    first: dict[int, list[float]] = defaultdict(list)
-    again: dict[int, list[float]] = defaultdict(list)
-    own: dict[int, list[float]] = defaultdict(list)  # of ``again``: those that got their CPU time
+    one_s: list[float] = []
+    own: dict[int, list[float]] = defaultdict(list)  # those that got their CPU time
     try:
         timed(1)  # buffers and pages are touched before anything counts
         began = clock()
@@ -64,14 +64,16 @@ def measure(
             if round_ > 1 and clock() - began > budget_s * round_ / (round_ + 1):
                 break
             for n in counts:
-                first[n].append(timed(n)[0])
+                timed(n)
                 seconds, undisturbed = timed(n)
-                again[n].append(seconds)
+                if n == 1:
+                    one_s.append(seconds)
                 if undisturbed:
                     own[n].append(seconds)
         if 2 * len(own) < len(counts):
-            return CostCurve({1: min(again[1])})
+            return CostCurve({1: min(one_s)})
         points = {n: min(times) for n, times in own.items()}
+        change_s = _change_s(timed)
         cell_s = None
         if _MANY in points and _has_room(target.caps) and _seconds_to_read(points) <= _READ * budget_s:
             target.forward([Work.prompt(seq, [0] * _CELLS)])
@@ -79,7 +81,17 @@ def measure(
             cell_s = _cell_s(points[_MANY], [timed(_MANY) for _ in range(_ROUNDS)])
     finally:
         target.close(seq)
-    return CostCurve(points, max(median(min(first[n]) - points[n] for n in points), 0.0), cell_s)
+    return CostCurve(points, change_s, cell_s)
+
+
+def _change_s(timed: Callable[[int], tuple[float, bool]]) -> float:
+    """Seconds that a pass of one row takes longer after one of two."""
+    more = []
+    for _ in range(_CHANGES):
+        timed(2)
+        (first, _), (second, _) = timed(1), timed(1)
+        more.append(first - second)
+    return max(median(more), 0.0)
 
 
 def _has_room(caps: TargetCaps) -> bool:

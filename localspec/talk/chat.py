@@ -204,7 +204,11 @@ class Chat:
         return self._turn(question, replacing, sent)
 
     def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
-        yield Asked(question, replacing)
+        try:
+            yield Asked(question, replacing)
+        except GeneratorExit:
+            self.unanswered = (question, replacing, sent)
+            raise
         kept = Conversation(self.conversation.system, self.conversation.messages)
         for _ in range(replacing):
             kept.undo()

@@ -13,7 +13,7 @@ from localspec.errors import EngineDied, ModelLoadError
 from localspec.talk.history import History
 from localspec.tui.dialogs import EditQuestion
 from localspec.tui.transcript import MOST_TURNS, Earlier, Empty
-from localspec.tui.turns import Turn
+from localspec.tui.turns import Section, Turn
 from localspec.types import Message
 from tests.cli.repl.support import engine, messages
 from tests.tui.support import (
@@ -324,6 +324,25 @@ async def test_a_long_answer_is_cut_into_sections_without_loss() -> None:
         parts = app.transcript.query(Markdown)
         assert len(parts) > 2
         assert "".join(part.source for part in parts) == "".join(lines)
+
+
+@on_screen
+async def test_what_is_far_from_the_screen_rests_and_wakes_where_one_scrolls() -> None:
+    lines = [f"line {number} of a long answer\n\n" for number in range(800)]
+    async with running(says(*lines)) as (app, pilot):
+        await ask(app, pilot, "go")
+        height = app.transcript.virtual_size.height
+        parts = list(app.transcript.query(Section))
+        await until(pilot, lambda: parts[0].rests)
+        assert not parts[-1].rests
+        assert app.transcript.virtual_size.height == height
+        await pilot.press("ctrl+home")
+        await until(pilot, lambda: not parts[0].rests and parts[-2].rests)
+        assert "line 0 of a long answer" in screen_text(app)
+        await pilot.press("ctrl+f", *"line 799", "enter")
+        await until(pilot, lambda: "line 799 of a long answer" in screen_text(app))
+        await pilot.resize_terminal(50, 20)
+        await until(pilot, lambda: app.transcript.virtual_size.height >= height)
 
 
 @on_screen

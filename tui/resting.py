@@ -1,0 +1,49 @@
+"""What is far from the screen keeps its height and nothing else: every widget that is laid out costs time at every
+frame, wherever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from textual.containers import Vertical
+from textual.geometry import Region
+from textual.widget import Widget
+
+#: Heights of the view that lie between it and what rests.
+MARGIN = 1
+
+
+class Resting(Vertical):
+    """A container whose children may be left out of the layout while nobody sees them."""
+
+    rests = False
+
+    def rest(self) -> None:
+        if not self.rests and self.is_attached and self.outer_size.height:
+            self.rests = True
+            self.styles.height = self.outer_size.height
+            for child in self.children:
+                child.display = False
+
+    def wake(self) -> None:
+        if self.rests:
+            self.rests = False
+            self.styles.height = "auto"
+            for child in self.children:
+                child.display = True
+
+
+def settle(parts: Iterable[Resting], view: Region) -> None:
+    """Lets those far from ``view`` rest, and wakes those near it."""
+    near = view.grow((MARGIN * view.height, 0, MARGIN * view.height, 0))
+    for part in parts:
+        region = part.region
+        if region.y < near.bottom and region.bottom > near.y:
+            part.wake()
+        else:
+            part.rest()
+
+
+def around(widget: Widget) -> Iterator[Resting]:
+    """The containers that a widget is in, the outermost first."""
+    return (one for one in reversed(list(widget.ancestors)) if isinstance(one, Resting))
