@@ -216,6 +216,7 @@ class LocalspecApp(Chats):
             case Opened(session, draft):
                 self.opened(session, draft)
             case Brief(text):
+                self.clear_notifications()  # the one before is old when a key is pressed again
                 self.tell(text)
             case Returned(text):
                 self.composer.give_back(text)
