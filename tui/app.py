@@ -60,6 +60,8 @@ from localspec.tui.turns import plain
 INTERVAL = 0.05
 #: What came may take one part in so many of the time: keys come first, and the engine needs the processor too.
 PARTS = 4
+#: Seconds that drawing may take.
+DRAWN = 1.0
 #: Lines of what waits that are shown.
 MOST_WAITING = 3
 #: What ends a program from outside, and its exit code then.
@@ -185,7 +187,8 @@ class LocalspecApp(Chats):
         """When the screen shows what was changed."""
         done = asyncio.Event()
         if self.call_after_refresh(done.set):
-            await done.wait()
+            with suppress(TimeoutError):  # what a dialogue was to call as it went is never called
+                await asyncio.wait_for(done.wait(), DRAWN)
 
     async def _show(self, news: News) -> None:
         status = self.status_line.status

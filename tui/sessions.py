@@ -120,7 +120,7 @@ class SessionsScreen(ModalScreen[Choice | None]):
         session = row.session
         here = session.id == self._book.session.id
         marks = f"{'*' if here else ' '}{'^' if session.pinned else ' '} "
-        facts = [local(session.updated), sized(session), *(["open"] if here else []), *(["pinned"] * session.pinned)]
+        facts = [*(["open"] * here), *(["pinned"] * session.pinned), local(session.updated), sized(session)]
         title = marked(row.title)
         lines = [Content.assemble(marks, title if row.title.marks else title.stylize("bold"))]
         lines.append(Content.styled(f"   {' · '.join(facts)}", "$text-muted"))

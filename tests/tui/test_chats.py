@@ -226,7 +226,7 @@ async def test_sessions_are_renamed_pinned_deleted_and_brought_back(store: Store
         await pilot.press("ctrl+r", "x", "escape")
         assert screen.query_one("#wanted").has_focus
         await pilot.press("ctrl+t")
-        await until(pilot, lambda: "· pinned" in screen_text(app))
+        await until(pilot, lambda: "pinned · " in screen_text(app))
         assert [one.title for one in store.sessions()] == ["gardener", "attic"]
         await pilot.press("ctrl+x")
         await until(pilot, lambda: "deleted: gardener; ctrl+z brings it back" in screen_text(app))
@@ -243,7 +243,7 @@ async def test_sessions_are_renamed_pinned_deleted_and_brought_back(store: Store
 async def test_the_open_one_is_renamed_and_deleted_too(store: Store) -> None:
     async with running(says(*PIECES), store=store) as (app, pilot):
         await ask(app, pilot, "mine")
-        await list_of(app, pilot, "· open")
+        await list_of(app, pilot, "open · ")
         await pilot.press("ctrl+r", "!", "enter")
         await until(pilot, lambda: "it is now called mine!" in screen_text(app))
         assert app.conductor.book is not None
