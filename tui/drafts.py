@@ -17,7 +17,7 @@ class Drafts:
     what is written is written in another, since a file may make a writer wait.
 
     Args:
-        said: called after each time something was written.
+        said: called in that other thread, after each time something was written.
     """
 
     def __init__(self, book: SessionBook, said: Callable[[], None]) -> None:
@@ -48,13 +48,16 @@ class Drafts:
             self._some.clear()
             self._soon.clear()
             texts, self._texts = self._texts, {}
-            await asyncio.to_thread(self._write, texts)
-            self._said()
+            await asyncio.to_thread(self._write_and_say, texts)
 
     def flush(self) -> None:
         """At the end: writes what waits, here and now."""
         texts, self._texts = self._texts, {}
         self._write(texts)
+
+    def _write_and_say(self, texts: dict[str, str]) -> None:
+        self._write(texts)
+        self._said()
 
     def _write(self, texts: dict[str, str]) -> None:
         for session, text in texts.items():

@@ -144,6 +144,10 @@ class SessionsScreen(ModalScreen[Choice | None]):
 
     # -- keys
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a title is written, keys are about its text."""
+        return self._renaming is None or action not in ("move", "rename", "pin", "delete", "restore")
+
     def action_move(self, way: str) -> None:
         getattr(self.query_one(OptionList), f"action_{way}")()
 

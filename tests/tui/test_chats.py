@@ -223,7 +223,9 @@ async def test_sessions_are_renamed_pinned_deleted_and_brought_back(store: Store
         assert screen.query_one("#title", Input).value == "garden"
         await pilot.press(*"er", "enter")
         await until(pilot, lambda: "it is now called gardener" in screen_text(app))
-        await pilot.press("ctrl+r", "x", "escape")
+        await pilot.press("ctrl+r", "x", "home", "shift+end", "ctrl+x")
+        assert screen.query_one("#title", Input).value == ""  # cut: no session is deleted
+        await pilot.press("escape")
         assert screen.query_one("#wanted").has_focus
         await pilot.press("ctrl+t")
         await until(pilot, lambda: "pinned · " in screen_text(app))
