@@ -45,6 +45,11 @@ class Quiet(Static):
         super().__init__(plain(text), markup=False, classes=kind)
         self.text = text
 
+    def say(self, text: str) -> None:
+        """Another text in place of this one."""
+        self.text = text
+        self.update(plain(text))
+
 
 class Question(Static):
     """What the user wrote, as it was written."""
@@ -179,6 +184,7 @@ class Turn(Resting):
         question: as it was sent.
         answer: the text of the answer so far.
         kept: whether it is part of the conversation; what runs is not yet.
+        footer: how it went, in parts.
     """
 
     def __init__(self, question: str, answer: str = "", thinking: str = "", *, kept: bool = False) -> None:
@@ -188,6 +194,9 @@ class Turn(Resting):
         self.kept = kept
         self._thought = Thinking(thinking) if thinking else None
         self._answer = Answer(answer)
+        self.footer: tuple[str, ...] = ()
+        self._version = ""
+        self._foot: Quiet | None = None
 
     @classmethod
     def past(cls, question: PastTurn, answer: PastTurn | None) -> Turn:
@@ -201,16 +210,15 @@ class Turn(Resting):
             turn.footer = ("stopped",)
         return turn
 
-    footer: tuple[str, ...] = ()
-
     def compose(self) -> ComposeResult:
         words = own_words(self.question)
         yield Question(words if words == self.question else f"{words}\n(with attached files)")
         if self._thought is not None:
             yield self._thought
         yield self._answer
-        if self.footer:
-            yield Quiet(" · ".join(self.footer), kind="footer")
+        if self._footing:
+            self._foot = Quiet(self._footing, kind="footer")
+            yield self._foot
 
     async def add(self, piece: Piece) -> None:
         if piece.kind == "answer":
@@ -229,8 +237,31 @@ class Turn(Resting):
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
         await self._answer.end()
-        if footer:
-            await self.mount(Quiet(" · ".join(footer), kind="footer"))
+        self.footer = tuple(footer)
+        await self._show_foot()
+
+    async def number(self, current: int, count: int) -> None:
+        """Says which of the versions in its place it is, if there are others."""
+        version = f"{current}/{count}" if count > 1 else ""
+        if version != self._version:
+            self._version = version
+            await self._show_foot()
+
+    @property
+    def _footing(self) -> str:
+        return " · ".join((*((self._version,) if self._version else ()), *self.footer))
+
+    async def _show_foot(self) -> None:
+        text, foot = self._footing, self._foot
+        self.wake()  # its height may be another
+        if text and foot is not None:
+            foot.say(text)
+        elif text:
+            self._foot = Quiet(text, kind="footer")
+            await self.mount(self._foot)
+        elif foot is not None:
+            self._foot = None
+            await foot.remove()
 
     @property
     def sections(self) -> list[Section]:
