@@ -48,7 +48,7 @@ class Action:
         )
 
 
-TALK, ANSWERS, WRITING, SCREEN = "talk", "answers", "writing", "screen"
+TALK, CHATS, ANSWERS, WRITING, SCREEN = "talk", "chats", "answers", "writing", "screen"
 PANELS, GUESSES = "panels", "models and guesses"
 
 ACTIONS: tuple[Action, ...] = (
@@ -82,6 +82,30 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "reload", "f5", "Reload", "Loads the model anew: after an error, or when the engine has died.", TALK, "reload"
+    ),
+    Action(
+        "version-before",
+        "alt+left",
+        "Version before",
+        "Goes to the version before of the last exchange, or to what was taken back.",
+        CHATS,
+        "version_before",
+    ),
+    Action(
+        "version-after",
+        "alt+right",
+        "Next version",
+        "Goes to the next version of the last exchange: another answer, or the question as it was changed.",
+        CHATS,
+        "version_after",
+    ),
+    Action(
+        "sessions",
+        "ctrl+o",
+        "Saved chats",
+        "Lists the saved conversations, finds text in all of them, and opens, renames, pins or deletes one.",
+        CHATS,
+        "sessions",
     ),
     Action("copy", "alt+c", "Copy answer", "Puts the last answer into the clipboard.", ANSWERS, "copy"),
     Action(

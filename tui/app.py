@@ -24,6 +24,7 @@ from localspec.talk.chat import TurnEvent
 from localspec.talk.completion import Completion, completions
 from localspec.talk.history import History
 from localspec.tui import actions
+from localspec.tui.chats import Chats
 from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
 from localspec.tui.dialogs import EditQuestion
@@ -31,6 +32,7 @@ from localspec.tui.driver import TerminalDriver
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
 from localspec.tui.news import (
+    Brief,
     Came,
     Compared,
     Conversed,
@@ -42,6 +44,8 @@ from localspec.tui.news import (
     Left,
     Multiline,
     News,
+    Opened,
+    Places,
     Ready,
     Returned,
     Said,
@@ -58,13 +62,15 @@ from localspec.tui.turns import plain
 INTERVAL = 0.05
 #: What came may take one part in so many of the time: keys come first, and the engine needs the processor too.
 PARTS = 4
+#: Seconds that drawing may take.
+DRAWN = 1.0
 #: Lines of what waits that are shown.
 MOST_WAITING = 3
 #: What ends a program from outside, and its exit code then.
 ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-class LocalspecApp(Panels):
+class LocalspecApp(Panels, Chats):
     """The screen.
 
     Args:
@@ -145,6 +151,7 @@ class LocalspecApp(Panels):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
                     self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
+        self.keep_drafts()
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
 
     def on_resize(self) -> None:
@@ -182,7 +189,8 @@ class LocalspecApp(Panels):
         """When the screen shows what was changed."""
         done = asyncio.Event()
         if self.call_after_refresh(done.set):
-            await done.wait()
+            with suppress(TimeoutError):  # what a dialogue was to call as it went is never called
+                await asyncio.wait_for(done.wait(), DRAWN)
 
     async def _show(self, news: News) -> None:
         match news:
@@ -210,9 +218,17 @@ class LocalspecApp(Panels):
                     self.comparison.hear(step)
             case Waiting(texts):
                 self._show_waiting(texts)
+                self.keep_waiting(texts)
             case Conversed(turns):
                 await self.transcript.show(turns)
                 self.forget_trace()
+            case Places(places):
+                await self.transcript.number(places)
+            case Opened(session, draft):
+                self.opened(session, draft)
+            case Brief(text):
+                self.clear_notifications()  # the one before is old when a key is pressed again
+                self.tell(text)
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):

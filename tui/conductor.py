@@ -12,16 +12,18 @@ from typing import Literal
 from localspec.chat.conversation import Conversation
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.chat.store import Store
-from localspec.errors import EngineDied, LocalspecError
+from localspec.errors import EngineDied, LocalspecError, UsageError
 from localspec.options import Values
 from localspec.talk import commands
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.compare import Comparison
 from localspec.talk.front import Leave
+from localspec.talk.session_commands import walked
 from localspec.tui.engines import Opener, ScreenEngines
 from localspec.tui.front import ScreenFront
 from localspec.tui.news import (
+    Brief,
     Compared,
     Conversed,
     Doing,
@@ -29,6 +31,8 @@ from localspec.tui.news import (
     Left,
     Mailbox,
     News,
+    Opened,
+    Places,
     Ready,
     Returned,
     Said,
@@ -43,10 +47,11 @@ PATIENCE = 3.0  # seconds that what runs gets to end
 @dataclass(frozen=True, slots=True)
 class Job:
     """Something for the engine's thread: load an engine, answer a message, run a command, answer the last question
-    with guesses and without."""
+    with guesses and without, go on with the version of the last exchange that is so many places on."""
 
-    kind: Literal["load", "message", "command", "compare"]
+    kind: Literal["load", "message", "command", "compare", "walk"]
     text: str = ""
+    places: int = 0
 
 
 class Conductor:
@@ -79,6 +84,8 @@ class Conductor:
         self._comparison: Comparison | None = None
         self._stopping = self._closing = False
         self._shown = self.chat.conversation.turns
+        self._places: tuple[tuple[int, int], ...] = ()
+        self._session = None if self.book is None else self.book.session.id
         self._info: EngineInfo | None = None  # as the screen knows it
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -148,6 +155,21 @@ class Conductor:
         """The screen shows the conversation so."""
         self._shown = turns
 
+    def show(self) -> None:
+        """The screen shows the conversation as it is now."""
+        turns = self.chat.conversation.turns
+        if len(turns) != len(self._shown) or any(a is not b for a, b in zip(turns, self._shown, strict=True)):
+            self.seen(turns)
+            self._places = ()  # what is shown anew has none
+            self.tell(Conversed(turns))
+        if self.book is not None:
+            self._show_session(self.book)
+
+    def tell_news_of_saving(self) -> None:
+        """From any thread."""
+        for line in self.book.news() if self.book is not None else ():
+            self.note(line)
+
     def ready(self) -> None:
         """Loads an engine if none runs.
 
@@ -185,15 +207,19 @@ class Conductor:
 
     def _rest(self) -> None:
         """A job is done: the screen sees what has become of conversation and engine."""
-        turns = self.chat.conversation.turns
-        if len(turns) != len(self._shown) or any(a is not b for a, b in zip(turns, self._shown, strict=True)):
-            self.seen(turns)
-            self.tell(Conversed(turns))
+        self.show()
         self._tell_engine()
-        for line in self.book.news() if self.book is not None else ():
-            self.note(line)
+        self.tell_news_of_saving()
         self._running = None
         self.tell(Doing(""))
+
+    def _show_session(self, book: SessionBook) -> None:
+        if book.session.id != self._session:
+            self._session = book.session.id
+            self.tell(Opened(book.session.id, book.session.draft))
+        if (places := book.places()) != self._places:
+            self._places = places
+            self.tell(Places(places))
 
     def _tell_engine(self) -> None:
         info = self._engines.info
@@ -222,6 +248,8 @@ class Conductor:
             self._command(job.text)
         elif job.kind == "compare":
             self._compare()
+        elif job.kind == "walk":
+            self.tell(Brief(self._walked(job.places)))
         else:
             self.front.typed = job.text
             self.front.turn(self.chat.ask(job.text.removeprefix("/")))
@@ -248,6 +276,12 @@ class Conductor:
         finally:
             self._comparison = None
             self.tell(Compared(None))
+
+    def _walked(self, places: int) -> str:
+        try:
+            return walked(self.front, places)
+        except UsageError as error:  # a key may be pressed where there is nothing to do
+            return f"{error.message}. {error.hint}"
 
     def _tell_waiting(self) -> None:
         with self._changed:

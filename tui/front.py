@@ -38,6 +38,9 @@ class Room(Protocol):
     def seen(self, turns: tuple[PastTurn, ...]) -> None:
         """The screen shows the conversation so."""
 
+    def show(self) -> None:
+        """The screen shows the conversation as it is now."""
+
     def withdraw(self) -> None:
         """What waits is not sent by itself."""
 
@@ -104,6 +107,7 @@ class ScreenFront:
         return actions.in_brief()
 
     def say(self, text: str) -> None:
+        self._room.show()  # first: what is said about it stands below it
         self._room.tell(Said(text))
 
     def edited(self, text: str | None) -> None:

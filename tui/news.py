@@ -85,6 +85,28 @@ class Conversed:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Which of its versions every exchange of the conversation is, from 1, and how many there are."""
+
+    places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is typed from now on belongs to another session; ``draft`` is what was typed in it before."""
+
+    session: str
+    draft: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """A line that goes away by itself."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """Text that was not sent: it goes back to where it was typed."""
 
@@ -136,6 +158,9 @@ News = (
     | Came
     | Ended
     | Conversed
+    | Places
+    | Opened
+    | Brief
     | Returned
     | Edits
     | Copied

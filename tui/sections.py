@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 #: Characters after which a new section begins where a paragraph does.
-ENOUGH = 2500
+ENOUGH = 1000
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ITEM = re.compile(r"[-*+][ \t].*|\d{1,9}[.)][ \t].*")
 _MARKS = frozenset("-*+0123456789")
@@ -61,7 +61,7 @@ class Sections:
         if self._line:
             return len(self._line) > 2 * self._enough and piece[0].isspace()
         if self._listing and piece[0] in _MARKS:
-            return self._size > self._enough / 8
+            return self._size > self._enough / 2
         if self._size < self._enough:
             return False
         if self._fence:

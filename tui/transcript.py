@@ -60,6 +60,7 @@ class Transcript(VerticalScroll):
         self._turns: list[Turn] = []  # all on the screen, in order; those that were not kept too
         self._replaced: list[Turn] = []
         self._current: Turn | None = None
+        self._places: Sequence[tuple[int, int]] = ()
         self._width = 0
         self._initial = turns
 
@@ -97,6 +98,8 @@ class Transcript(VerticalScroll):
 
     async def _begin(self, asked: Asked) -> None:
         await self._forget_unkept(asked.question)
+        while self._earlier and asked.replacing > len(self.kept):
+            await self.show_earlier()
         self._replaced = self.kept[len(self.kept) - asked.replacing :] if asked.replacing else []
         for turn in self._replaced:
             turn.display = False
@@ -146,15 +149,22 @@ class Transcript(VerticalScroll):
         """The conversation as it is now. What is on the screen already stays as it is."""
         pairs = exchanges(turns)
         common = self._in_common(pairs)
-        if common < len(self._earlier):
+        if common < len(self._earlier) or (common == len(self._earlier) and pairs[common:]):
             await self._rebuild(pairs)
             return
         for turn in self.kept[common - len(self._earlier) :]:
             self._turns.remove(turn)
             await turn.remove()
-        if common < len(pairs):
-            await self._rebuild(pairs)
+        new = [Turn.past(*pair) for pair in pairs[common:]]
+        self._turns += new
+        await self.mount_all(new)
         await self._show_emptiness()
+
+    async def number(self, places: Sequence[tuple[int, int]]) -> None:
+        """Which of its versions every exchange is, and how many there are."""
+        self._places = places
+        for turn, place in zip(reversed(self.kept), reversed(places), strict=False):
+            await turn.number(*place)
 
     def _in_common(self, pairs: Sequence[tuple[PastTurn, PastTurn | None]]) -> int:
         """Exchanges at the start that are shown as they are, or were left unshown."""
@@ -193,6 +203,7 @@ class Transcript(VerticalScroll):
         await self.query(Earlier).remove()
         self._turns[:0] = more
         await self.mount_all([*([Earlier(cut)] if cut else []), *more], before=0)
+        await self.number(self._places)
 
     async def _show_emptiness(self) -> None:
         if not self.children:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from markdown_it import MarkdownIt
+from rich.markdown import Markdown as RichMarkdown
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -44,6 +45,11 @@ class Quiet(Static):
         super().__init__(plain(text), markup=False, classes=kind)
         self.text = text
 
+    def say(self, text: str) -> None:
+        """Another text in place of this one."""
+        self.text = text
+        self.update(plain(text))
+
 
 class Question(Static):
     """What the user wrote, as it was written."""
@@ -60,17 +66,50 @@ def _cut(text: str) -> str:
 
 
 class Section(Resting):
-    """A part of an answer."""
+    """A part of an answer. While the answer comes it is drawn as a whole, which costs a fraction of a widget for every
+    block and item. Later it becomes such widgets, whose text can be selected, as soon as somebody is near it.
+    """
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, text: str = "", *, grows: bool = False) -> None:
         super().__init__()
-        self._markdown = Markdown(text, parser_factory=parser, open_links=False)
+        self.text = text
+        self._growing = Static(_drawn(text)) if grows else None
+        self._over = False
 
     def compose(self) -> ComposeResult:
-        yield self._markdown
+        yield self._growing or self._markdown()
 
-    async def append(self, text: str) -> None:
-        await self._markdown.append(text)
+    def append(self, text: str) -> None:
+        self.text += text
+        if self._growing is not None:
+            self._growing.update(_drawn(self.text))
+
+    def wake(self) -> None:
+        super().wake()
+        if self._over:
+            self.call_later(self._become_widgets)
+
+    async def end(self) -> None:
+        """The answer is over."""
+        self._over = True
+        if not self.rests:
+            await self._become_widgets()
+
+    async def _become_widgets(self) -> None:
+        if self._growing is not None:
+            growing, self._growing = self._growing, None
+            with self.app.batch_update():
+                await self.mount(self._markdown())
+                await growing.remove()
+
+    def _markdown(self) -> Markdown:
+        return Markdown(self.text, parser_factory=parser, open_links=False)
+
+
+def _drawn(text: str) -> RichMarkdown:
+    drawn = RichMarkdown("", hyperlinks=False)
+    drawn.parsed = parser().parse(text)  # Rich's own parser would swallow HTML
+    return drawn
 
 
 class Answer(Vertical):
@@ -95,9 +134,14 @@ class Answer(Vertical):
             if self._last is None or part.begins:
                 if self._last is not None:
                     self._last.set_class(part.in_list, "-goes-on")
-                self._last = Section()  # only what was appended can be gone on with
+                self._last = Section(grows=True)
                 await self.mount(self._last)
-            await self._last.append(part.opener + part.text)
+            self._last.append(part.opener + part.text)
+
+    async def end(self) -> None:
+        """Nothing is added to it any more."""
+        for section in self.query(Section):
+            await section.end()
 
     @property
     def complete(self) -> list[Section]:
@@ -140,6 +184,7 @@ class Turn(Resting):
         question: as it was sent.
         answer: the text of the answer so far.
         kept: whether it is part of the conversation; what runs is not yet.
+        footer: how it went, in parts.
     """
 
     def __init__(self, question: str, answer: str = "", thinking: str = "", *, kept: bool = False) -> None:
@@ -149,6 +194,9 @@ class Turn(Resting):
         self.kept = kept
         self._thought = Thinking(thinking) if thinking else None
         self._answer = Answer(answer)
+        self.footer: tuple[str, ...] = ()
+        self._version = ""
+        self._foot: Quiet | None = None
 
     @classmethod
     def past(cls, question: PastTurn, answer: PastTurn | None) -> Turn:
@@ -162,16 +210,15 @@ class Turn(Resting):
             turn.footer = ("stopped",)
         return turn
 
-    footer: tuple[str, ...] = ()
-
     def compose(self) -> ComposeResult:
         words = own_words(self.question)
         yield Question(words if words == self.question else f"{words}\n(with attached files)")
         if self._thought is not None:
             yield self._thought
         yield self._answer
-        if self.footer:
-            yield Quiet(" · ".join(self.footer), kind="footer")
+        if self._footing:
+            self._foot = Quiet(self._footing, kind="footer")
+            yield self._foot
 
     async def add(self, piece: Piece) -> None:
         if piece.kind == "answer":
@@ -189,8 +236,32 @@ class Turn(Resting):
 
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
-        if footer:
-            await self.mount(Quiet(" · ".join(footer), kind="footer"))
+        await self._answer.end()
+        self.footer = tuple(footer)
+        await self._show_foot()
+
+    async def number(self, current: int, count: int) -> None:
+        """Says which of the versions in its place it is, if there are others."""
+        version = f"{current}/{count}" if count > 1 else ""
+        if version != self._version:
+            self._version = version
+            await self._show_foot()
+
+    @property
+    def _footing(self) -> str:
+        return " · ".join((*((self._version,) if self._version else ()), *self.footer))
+
+    async def _show_foot(self) -> None:
+        text, foot = self._footing, self._foot
+        self.wake()  # its height may be another
+        if text and foot is not None:
+            foot.say(text)
+        elif text:
+            self._foot = Quiet(text, kind="footer")
+            await self.mount(self._foot)
+        elif foot is not None:
+            self._foot = None
+            await foot.remove()
 
     @property
     def sections(self) -> list[Section]:

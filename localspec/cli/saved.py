@@ -41,6 +41,8 @@ def wanted(values: Values, store: Store | None) -> Session | None:
         return store.find(name)
     latest = store.latest()
     if latest is None:
+        for line in store.news():  # perhaps there were some, in a damaged file
+            note(line)
         raise UsageError("no conversation is saved yet", hint="Leave out --resume.")
     return latest
 

@@ -118,7 +118,9 @@ class SessionBook:
     def walk(self, entry: str) -> None:
         """The chat goes on with the newest branch through this message."""
         with self._lock:
+            waiting = [*self._chat.attachments]
             self._start(self.tree.leaf_below(entry), self._conversation.system)
+            self._chat.attachments += waiting  # the next message is the same
 
     def siblings(self, turn: int) -> tuple[int, tuple[Entry, ...]]:
         """What stands in the place of a turn of the conversation, the oldest first, and which of them it is."""
@@ -133,20 +135,18 @@ class SessionBook:
             back: 1 is the last exchange, 2 the one before; 0 is what once followed the last.
         """
         with self._lock:
-            questions = [at for at, entry in enumerate(self._path) if self.tree[entry].role == "user"]
-            at = questions[-back] if back else len(self._path)
-            below = self.tree.below(self._path[at - 1] if at else None)
-            versions: list[Version] = []
-            for question in below:
-                answers = self.tree.below(question.id)
-                versions += [(question, answer) for answer in answers] or [(question,)]
-            current = [number for number, one in enumerate(versions) if one[-1].id in self._path]
-            return (current[0] if current else None), tuple(versions)
+            return self._versions(self._questions()[-back] if back else len(self._path))
+
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Which of its versions every exchange of the conversation is, from 1, and how many there are."""
+        with self._lock:
+            found = [self._versions(at) for at in self._questions()]
+            return tuple((0 if current is None else current + 1, len(versions)) for current, versions in found)
 
     def exchanges(self) -> int:
         """Questions of the conversation."""
         with self._lock:
-            return sum(self.tree[entry].role == "user" for entry in self._path)
+            return len(self._questions())
 
     def last_question(self) -> str | None:
         return self._conversation.last_question()
@@ -163,10 +163,17 @@ class SessionBook:
             self.session = replace(self.session, title=title)
             self._write_if_begun(self.store.rename, title)
 
-    def keep_draft(self, text: str) -> None:
-        """Keeps text that is not sent yet: a session that has been read brings it back (``session.draft``)."""
+    def keep_draft(self, text: str, session: str | None = None) -> None:
+        """Keeps text that is not sent yet: a session that has been read brings it back (``session.draft``).
+
+        Args:
+            session: the one that the text belongs to; by default this one.
+        """
         with self._lock:
-            if text != self.session.draft:
+            if session not in (None, self.session.id):
+                self._waiting.append(_later(self.store.set_draft, session, text))
+                self.save()
+            elif text != self.session.draft:
                 self.session = replace(self.session, draft=text)
                 self._draft = text
                 if self._unwritten:
@@ -216,6 +223,20 @@ class SessionBook:
         self._path = [entry.id for entry in kept]
         self._asked = None if unanswered is None else unanswered.id
         self._chat.start(self._conversation, unanswered=None if unanswered is None else unanswered.content)
+
+    def _questions(self) -> list[int]:
+        """Where the questions of the conversation stand in its path."""
+        return [at for at, entry in enumerate(self._path) if self.tree[entry].role == "user"]
+
+    def _versions(self, at: int) -> tuple[int | None, tuple[Version, ...]]:
+        """As `versions`, of the exchange whose question stands at a place of the path, or after its end."""
+        versions: list[Version] = []
+        for question in self.tree.below(self._path[at - 1] if at else None):
+            answers = self.tree.below(question.id)
+            versions += [(question, answer) for answer in answers] or [(question,)]
+        # After the end there may be a question that has no answer yet: the session ends with it.
+        here = self._path[at : at + 2][-1] if at < len(self._path) else self.session.leaf
+        return next((number for number, one in enumerate(versions) if one[-1].id == here), None), tuple(versions)
 
     def _end(self) -> str | None:
         return self._path[-1] if self._path else None

@@ -162,17 +162,22 @@ class Chat:
         question = with_attachments(self.attachments, text)
         return self._start(question, replacing, tuple(self.attachments))
 
-    def regenerate(self) -> Turn:
-        """Asks the last question again. After an answer a fixed seed moves on by one, or the same text would come.
-        Raises `UsageError` if there is none.
+    def regenerate(self, back: int = 1) -> Turn:
+        """Asks a question again: the last, or the ``back``-th last with what followed it. After an answer a fixed seed
+        moves on by one, or the same text would come.
+
+        Raises:
+            UsageError: there is none.
         """
-        if self.unanswered is not None:
+        if back == 1 and self.unanswered is not None:
             return self._start(*self.unanswered)
-        question = self.conversation.last_question()
-        if question is None:
+        questions = [message.content for message in self.conversation.messages if message.role == "user"]
+        if not questions:
             raise UsageError("this conversation has no question", hint="Write a message first.")
+        if back > len(questions):
+            raise UsageError(f"{back} is too far back: {len(questions)} were asked", hint="1 is the last.")
         self._again += 1
-        return self._start(question, 1, ())
+        return self._start(questions[-back], back, ())
 
     def last_request(self) -> GenerationRequest:
         """The last question once more, as the settings are now; what it brought is no part of it.

@@ -84,7 +84,14 @@ def _overview(keys: Iterable[str], width: int) -> list[str]:
 
 TALK = (
     Command("help", "[COMMAND|GROUP|keys]", "this list", "Lists all there is, or explains it.", _help, ("?",), "help"),
-    Command("regen", "", "answers again", "Answers the last question again.", talk.regenerate, ("regenerate",)),
+    Command(
+        "regen",
+        "[N]",
+        "answers again",
+        "Answers the last question again, or the N-th last; what followed stays with the old answer.",
+        talk.regenerate,
+        ("regenerate",),
+    ),
     Command(
         "edit",
         "[N]",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 
 from localspec.chat.store import Hit, Session, Snippet
@@ -11,6 +10,7 @@ from localspec.errors import UsageError
 from localspec.talk.attach import in_short
 from localspec.talk.book import SessionBook, Version
 from localspec.talk.front import Front
+from localspec.talk.session_list import brought_back, local, sized, titled
 from localspec.text.printable import one_line
 
 MOST = 20  # sessions of a list
@@ -32,24 +32,14 @@ def sessions(front: Front, argument: str) -> None:
 
 def _row(session: Session, *, here: bool) -> str:
     marks = f"{'*' if here else ' '}{'^' if session.pinned else ' '}"
-    size = f"{session.questions} question{'' if session.questions == 1 else 's'}"
-    return f"{marks} {session.id[:SHORT_ID]}  {_local(session.updated)}  {_titled(session)} ({size})"
-
-
-def _titled(session: Session) -> str:
-    return one_line(session.title) or "(untitled)"
-
-
-def _local(moment: str) -> str:
-    """A saved time as the clock here shows it."""
-    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}"
+    return f"{marks} {session.id[:SHORT_ID]}  {local(session.updated)}  {titled(session)} ({sized(session)})"
 
 
 def _found(hits: tuple[Hit, ...], text: str) -> str:
     lines = []
     for number, hit in enumerate(hits):
         if not number or hits[number - 1].session.id != hit.session.id:
-            lines.append(f"{hit.session.id[:SHORT_ID]}  {_local(hit.session.updated)}  {_titled(hit.session)}")
+            lines.append(f"{hit.session.id[:SHORT_ID]}  {local(hit.session.updated)}  {titled(hit.session)}")
         if hit.entry is not None:
             lines.append(f"    {_marked(hit.snippet)}")
     return "\n".join(lines) or f"nothing is found with {one_line(text)}"
@@ -67,7 +57,7 @@ def _marked(snippet: Snippet) -> str:
 def session(front: Front, argument: str) -> None:
     book = _book(front)
     if not argument:
-        front.say(f"this conversation is {_titled(book.session)}, saved as {book.session.id[:SHORT_ID]}")
+        front.say(f"this conversation is {titled(book.session)}, saved as {book.session.id[:SHORT_ID]}")
         return
     front.say(going_on(book, book.store.find(argument)))
 
@@ -75,7 +65,7 @@ def session(front: Front, argument: str) -> None:
 def going_on(book: SessionBook, session: Session) -> str:
     """Takes up a session; what there is to say of it."""
     lines = book.open(session)
-    begin = f"going on with {_titled(session)}: {_exchanges(book)}, last on {_local(session.updated)}"
+    begin = f"going on with {titled(session)}: {_exchanges(book)}, last on {local(session.updated)}"
     return "\n".join([begin, *lines, *_last(book)])
 
 
@@ -135,6 +125,25 @@ def sibling(front: Front, argument: str) -> None:
     front.say("\n".join([f"going on there: {_exchanges(book)}", *_last(book)]))
 
 
+def walked(front: Front, by: int) -> str:
+    """Goes on with the version ``by`` places on, in the place of the last exchange or of what was taken back; says
+    which it is.
+
+    Raises:
+        UsageError: nothing was asked, or the conversation is not saved.
+    """
+    book = _book(front)
+    current, versions = book.versions(_back(book, ""))
+    if len(versions) == 1 and current is not None:
+        return "there is one version of the last exchange; /regen and /edit make others"
+    at = len(versions) if current is None else current  # what was taken back stands before the place
+    to = min(max(at + by, 0), len(versions) - 1)
+    if to != current:
+        book.walk(versions[to][-1].id)
+    end = "" if book.unanswered is None else "; it has no answer yet, /regen asks it"
+    return f"version {to + 1} of {len(versions)}{end}"
+
+
 def _back(book: SessionBook, argument: str) -> int:
     """Which exchange is meant. Without a number the one that was taken back last, or else the last."""
     if not argument:
@@ -151,13 +160,10 @@ def _back(book: SessionBook, argument: str) -> int:
 def delete(front: Front, argument: str) -> None:
     """What is deleted can be brought back until it is purged."""
     book = _book(front)
-    deleted = sorted(book.store.sessions(deleted=True), key=lambda one: one.deleted or "")
     if argument == UNDO:
-        if not deleted:
-            raise UsageError("no conversation is deleted", hint="/sessions lists those that are there.")
-        book.store.restore(deleted[-1].id)
-        front.say(f"it is back: {_titled(deleted[-1])}")
+        front.say(f"it is back: {titled(brought_back(book.store))}")
     elif argument == PURGE:
+        deleted = book.store.sessions(deleted=True)
         for one in deleted:
             book.store.purge(one.id)
         front.say(f"{len(deleted)} deleted conversation{' is' if len(deleted) == 1 else 's are'} gone for good")
@@ -172,7 +178,7 @@ def _delete(front: Front, book: SessionBook, name: str) -> None:
     book.store.delete(session.id)
     if session.id == book.session.id:
         front.chat.clear()
-    front.say(f"deleted: {_titled(session)}; /delete {UNDO} brings it back, /delete {PURGE} ends it for good")
+    front.say(f"deleted: {titled(session)}; /delete {UNDO} brings it back, /delete {PURGE} ends it for good")
 
 
 def import_(front: Front, argument: str) -> None:
@@ -182,7 +188,7 @@ def import_(front: Front, argument: str) -> None:
     for one in found:
         book.store.take_in(one.session, one.entries)
     lost = sum(one.lost for one in found)
-    rows = [f"{one.session.id[:SHORT_ID]}  {_titled(one.session)}" for one in found[:MOST]]
+    rows = [f"{one.session.id[:SHORT_ID]}  {titled(one.session)}" for one in found[:MOST]]
     more = [f"and {len(found) - MOST} more"] if len(found) > MOST else []
     left = [f"images, sounds and results of tools have no place here and are left out: {lost}"] if lost else []
     front.say("\n".join([*rows, *more, *left, "/session NAME goes on with one"]))

@@ -23,8 +23,9 @@ def leave(front: Front, argument: str) -> None:
 
 
 def regenerate(front: Front, argument: str) -> None:
-    answered = front.chat.unanswered is None
-    events = front.chat.regenerate()
+    back = _number(argument)
+    answered = front.chat.unanswered is None or back > 1
+    events = front.chat.regenerate(back)
     if answered and front.chat.values["temp"] <= 0:
         front.say("at temperature 0 the same answer comes again")
     front.turn(events)

@@ -208,12 +208,17 @@ def test_deleted_sessions_wait_until_they_are_purged(store: Store) -> None:
     store.delete(gone.id)
     assert [one.title for one in store.sessions()] == ["kept"]
     assert [one.title for one in store.sessions(deleted=True)] == ["gone"]
+    last = store.last_deleted()
+    assert last is not None
+    assert last.id == gone.id
     assert found(store, "apple") == ["kept: apple"]
     latest = store.latest()
     assert latest is not None
     assert latest.id == kept.id
     store.restore(gone.id)
+    assert store.last_deleted() is None
     assert len(found(store, "apple")) == 2
+    assert len(store.sessions(most=1)) == 1
     store.purge(gone.id)
     assert store.session(gone.id) is None
     assert len(store.tree(gone.id)) == 0

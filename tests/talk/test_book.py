@@ -174,6 +174,38 @@ def test_walking_takes_along_what_followed(store: Store) -> None:
     assert book.exchanges() == 3
 
 
+def test_places_count_versions(store: Store) -> None:
+    one = short(temp=0.8, seed=3)
+    book = SessionBook(one, store)
+    assert book.places() == ()
+    run(one.ask("a"))
+    run(one.regenerate())
+    run(one.ask("b"))
+    run(one.ask("c"))
+    run(one.regenerate(2))
+    assert book.places() == ((2, 2), (2, 2))
+    one.attach([("file", "text")])
+    _, versions = book.versions(1)
+    book.walk(versions[0][-1].id)
+    assert book.places() == ((2, 2), (1, 2), (1, 1))
+    assert [one.name for one in one.attachments] == ["file"]
+
+
+def test_a_question_without_an_answer_is_a_version(store: Store) -> None:
+    one = short()
+    book = SessionBook(one, store)
+    run(one.ask("a"))
+    one.undo()
+    turn = one.ask("b")
+    one.stop()
+    run(turn)
+    current, versions = book.versions(0)
+    assert [version[0].content for version in versions] == ["a", "b"]
+    assert current == 1
+    book.walk(versions[0][-1].id)
+    assert book.versions(1)[0] == 0
+
+
 def test_what_was_taken_back_can_be_gone_to_again(store: Store) -> None:
     one = short()
     book = SessionBook(one, store)
@@ -326,9 +358,16 @@ def test_drafts_are_kept_with_their_session(store: Store) -> None:
     run(one.ask("half a question"))
     book.keep_draft("")
     assert (the_session(store).title, the_session(store).draft) == ("half a question", "")
+    first = book.session.id
     one.start(Conversation(None, messages("a", "b")))
     book.keep_draft("x")
     assert saved(store, book.session.id) == ["a", "b"]
+    book.keep_draft("typed before", first)
+    book.keep_draft("typed here", book.session.id)
+    assert {one.id: one.draft for one in store.sessions()} == {
+        first: "typed before",
+        book.session.id: "typed here",
+    }
 
 
 def test_renaming(store: Store) -> None:

@@ -10,10 +10,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from localspec.chat.store import Store
 from localspec.talk.commands import COMMANDS
 from localspec.tui import actions
 from localspec.tui.app import LocalspecApp
 from localspec.tui.dialogs import EditQuestion, Help
+from localspec.tui.sessions import SessionsScreen
 from localspec.tui.turns import Turn
 from tests.tui import panel_scenarios
 from tests.tui.support import (
@@ -102,6 +104,31 @@ async def reload(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await rests(app, pilot)
     assert app.status_line.status.info is not None
     assert app.conductor.chat.engine is before  # the opener of these tests has only one
+
+
+async def version_before(app: LocalspecApp, pilot: Pilot[None]) -> None:
+    await ask(app, pilot, "again?")
+    await ask(app, pilot, "/regen")
+    await pilot.press("alt+left")
+    await rests(app, pilot)
+    assert app.conductor.book is not None
+    assert app.conductor.book.places() == ((1, 2),)
+
+
+async def version_after(app: LocalspecApp, pilot: Pilot[None]) -> None:
+    await version_before(app, pilot)
+    await pilot.press("alt+right")
+    await rests(app, pilot)
+    assert app.conductor.book is not None
+    assert app.conductor.book.places() == ((2, 2),)
+
+
+async def sessions(app: LocalspecApp, pilot: Pilot[None]) -> None:
+    await ask(app, pilot, "a question of mine")
+    await pilot.press("ctrl+o")
+    await until(pilot, lambda: isinstance(app.screen, SessionsScreen) and "a question of mine" in screen_text(app))
+    await pilot.press("escape")
+    await until(pilot, lambda: len(app.screen_stack) == 1)
 
 
 async def copy(app: LocalspecApp, pilot: Pilot[None]) -> None:
@@ -214,6 +241,9 @@ SCENARIOS: dict[str, Scenario] = {
     "edit": edit,
     "new": new,
     "reload": reload,
+    "version-before": version_before,
+    "version-after": version_after,
+    "sessions": sessions,
     "copy": copy,
     "copy-code": copy_code,
     "find": find,
@@ -242,7 +272,7 @@ async def test_every_action_does_what_it_says(
     monkeypatch.setenv("VISUAL", str(script))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(LocalspecApp, "suspend", lambda app: nullcontext())
-    async with running(says(*THOUGHT, CODE)) as (app, pilot):
+    async with running(says(*THOUGHT, CODE), store=Store(tmp_path / "sessions.db")) as (app, pilot):
         await rests(app, pilot)
         await SCENARIOS[action.id](app, pilot)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.widgets import Markdown
 
 from localspec.chat.conversation import Conversation
 from localspec.errors import EngineDied, ModelLoadError
@@ -320,9 +319,9 @@ async def test_a_long_answer_is_cut_into_sections_without_loss() -> None:
     ]
     async with running(says(*lines)) as (app, pilot):
         await ask(app, pilot, "go")
-        parts = app.transcript.query(Markdown)
+        parts = app.transcript.query(Section)
         assert len(parts) > 2
-        assert "".join(part.source for part in parts) == "".join(lines)
+        assert "".join(part.text for part in parts) == "".join(lines)
 
 
 @on_screen

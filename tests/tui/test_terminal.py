@@ -6,12 +6,13 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
-from localspec.chat.store import Store
+from localspec.chat.store import Session, Store
 from tests.cli.support import Terminal, error_line, run
 
 FAKE = "tests.cli.repl.fake_main"
@@ -21,8 +22,8 @@ IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
 @contextmanager
 def screen(folder: Path, *arguments: str, model: str = "fake.gguf") -> Iterator[Terminal]:
     """The screen, when a model is loaded."""
-    homes = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
-    env = {**homes, "TEXTUAL_ANIMATIONS": "none"}
+    places = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
+    env = {**places, "TEXTUAL_ANIMATIONS": "none"}
     with Terminal("chat", "--tui", "-m", model, "--temp", "0", *arguments, module=FAKE, env=env) as terminal:
         terminal.until(IN)
         terminal.until(b"ready")
@@ -34,13 +35,18 @@ def engines(pid: int) -> list[int]:
     return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
 
 
+def saved(folder: Path) -> Session:
+    """The one conversation that was saved."""
+    with closing(Store(folder / "localspec" / "sessions.db")) as store:
+        (session,) = store.sessions()
+    return session
+
+
 def kept(folder: Path) -> list[tuple[str, str]]:
-    """Roles and texts of the one conversation that was saved."""
-    store = Store(folder / "localspec" / "sessions.db")
-    (session,) = store.sessions()
-    path = store.tree(session.id).path(session.leaf)
-    store.close()
-    return [(entry.role, entry.content) for entry in path]
+    """Its roles and texts."""
+    session = saved(folder)
+    with closing(Store(folder / "localspec" / "sessions.db")) as store:
+        return [(one.role, one.content) for one in store.tree(session.id).path(session.leaf)]
 
 
 def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp_path: Path) -> None:
@@ -51,7 +57,7 @@ def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp
         code, rest = terminal.end()
     assert code == 0
     assert OUT in rest
-    assert b"the conversation is saved: localspec chat --tui --resume" in rest.split(OUT)[1]
+    assert b"the conversation is saved: localspec chat --tui --resume goes on" in rest.split(OUT)[1]
     assert [role for role, _ in kept(tmp_path)] == ["user", "assistant"]
     assert json.loads((tmp_path / "localspec" / "history").read_text().splitlines()[-1]) == "half a "
 
@@ -78,6 +84,27 @@ def test_a_terminal_that_goes_away_ends_it_and_nothing_is_lost(tmp_path: Path) -
         terminal.hang_up()
         assert terminal.process.wait(30) == 129
     assert kept(tmp_path)[0] == ("user", "hello")
+
+
+def test_a_kill_loses_neither_what_was_said_nor_what_was_typed(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"hello\r")
+        terminal.until(b"5 tok")
+        terminal.send(b"half a thought")
+        deadline = monotonic() + 30
+        while saved(tmp_path).draft != "half a thought":
+            assert monotonic() < deadline
+            sleep(0.05)
+        terminal.process.kill()
+        terminal.process.wait()
+    assert [role for role, _ in kept(tmp_path)] == ["user", "assistant"]
+    with screen(tmp_path, "-n", "5", "--ignore-eos", "--resume") as terminal:
+        terminal.send(b"\r")  # what was typed is there
+        terminal.until(b"5 tok")
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello", "half a thought"]
+    assert saved(tmp_path).draft == ""
 
 
 def test_an_engine_that_is_killed_leaves_a_screen_that_works(tmp_path: Path) -> None:

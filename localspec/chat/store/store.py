@@ -63,10 +63,19 @@ class Store:
 
     # -- sessions
 
-    def sessions(self, *, deleted: bool = False) -> tuple[Session, ...]:
-        """All that hold something, the pinned first, then the newest first; or those that wait to be purged."""
+    def sessions(self, *, deleted: bool = False, most: int = -1) -> tuple[Session, ...]:
+        """All that hold something, the pinned first, then the newest first; or those that wait to be purged.
+
+        Args:
+            most: no more than so many; negative: all.
+        """
         which = "s.deleted IS NOT NULL" if deleted else "s.deleted IS NULL"
-        return self._sessions(f"{which} ORDER BY s.pinned DESC, s.updated DESC, s.rowid DESC")
+        return self._sessions(f"{which} ORDER BY s.pinned DESC, s.updated DESC, s.rowid DESC LIMIT ?", most)
+
+    def last_deleted(self) -> Session | None:
+        """The session that was put aside last."""
+        found = self._sessions("s.deleted IS NOT NULL ORDER BY s.deleted DESC, s.rowid DESC LIMIT 1")
+        return found[0] if found else None
 
     def latest(self) -> Session | None:
         """The session that was written to last."""

@@ -44,10 +44,12 @@ system message stays.
 
 What is said at a terminal is saved: a question when it is asked, its answer when it ends, both with all that `/edit`,
 `/regen` and `/undo` leave behind. `localspec chat --resume` goes on with the last conversation, `--session NAME` with
-another; `/sessions` lists them or finds words in all of them, `/siblings` lists the versions of an exchange. They are
-in `localspec/sessions.db` in the folder for data: `$XDG_DATA_HOME` or `~/.local/share` on Linux, `~/Library/Application
-Support` on macOS; only you can read it. `--no-save-session` saves nothing, and neither does a single question.
-`/delete` and `/delete purge` remove a conversation for good.
+another; `/sessions` lists them or finds words in all of them, `/siblings` lists the versions of an exchange. On the
+full screen ctrl+o lists and searches them, alt+left and alt+right walk the versions of the last exchange, and what is
+typed and not sent comes back with its conversation, even after a crash. Conversations are in `localspec/sessions.db` in
+the folder for data: `$XDG_DATA_HOME` or `~/.local/share` on Linux, `~/Library/Application Support` on macOS; only you
+can read it. `--no-save-session` saves nothing, and neither does a single question. `/delete` and `/delete purge` remove
+a conversation for good.
 
 Where the file cannot be written, a line says so once, the chat goes on, and what is missing is saved as soon as that
 works. A damaged file is moved aside, and a new one begun. An older format is brought up to date after a copy was

@@ -107,6 +107,18 @@ def test_edit_brings_the_old_question_and_replaces_it(capsys: Said) -> None:
     assert len(contents(one)) == 2
 
 
+def test_an_earlier_answer_can_be_made_anew(capsys: Said) -> None:
+    one = chat()
+    one.start(Conversation(None, messages("a", "b", "c", "d")))
+    said = take(one, capsys, "/regen 2")
+    assert "at temperature 0 the same answer comes again" in said
+    assert contents(one)[0] == "a"
+    assert len(contents(one)) == 2
+    assert "2 is too far back: 1 were asked. 1 is the last." in take(one, capsys, "/regen 2")
+    assert "x is not a positive number" in take(one, capsys, "/regen x")
+    assert len(contents(one)) == 2
+
+
 @pytest.mark.parametrize("answer", ["", "  ", LineCleared(), KeyboardInterrupt()])
 def test_an_edit_can_be_given_up(capsys: Said, answer: str | BaseException) -> None:
     one = chat()

@@ -366,6 +366,15 @@ def test_a_damaged_file_is_told_of_once(tmp_path: Path, store: Store) -> None:
     assert len(list(store.path.parent.glob("*.corrupt-*"))) == 1
 
 
+def test_a_damaged_file_is_told_of_where_nothing_is_left_to_go_on_with(tmp_path: Path, store: Store) -> None:
+    store.path.parent.mkdir(parents=True)
+    store.path.write_bytes(b"x" * 5000)
+    done = command(*CHAT, "--resume", "--simple-io", module=FAKE, env={"XDG_DATA_HOME": str(tmp_path / "data")})
+    moved, error = done.stderr.decode().splitlines()
+    assert "was damaged: it was moved to" in moved
+    assert "no conversation is saved yet" in error
+
+
 def test_a_session_of_a_draft_alone_is_listed(prompt: Prompt, store: Store) -> None:
     store.begin(Session(new_id(), draft="half"))
-    assert prompt.take("/sessions").endswith("(untitled) (0 questions)\n")
+    assert prompt.take("/sessions").endswith("(unsent) half (0 questions)\n")
