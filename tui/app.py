@@ -62,6 +62,8 @@ from localspec.tui.turns import plain
 INTERVAL = 0.05
 #: What came may take one part in so many of the time: keys come first, and the engine needs the processor too.
 PARTS = 4
+#: Seconds that a line stays which a key brought, and the next press overtakes.
+GLANCE = 2.0
 #: Seconds that drawing may take.
 DRAWN = 1.0
 #: Lines of what waits that are shown.
@@ -228,7 +230,7 @@ class LocalspecApp(Panels, Chats):
                 self.opened(session, draft)
             case Brief(text):
                 self.clear_notifications()  # the one before is old when a key is pressed again
-                self.tell(text)
+                self.notify(text, markup=False, timeout=GLANCE)
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):
