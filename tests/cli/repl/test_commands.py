@@ -44,16 +44,16 @@ def test_names_and_aliases_are_unique_and_explained() -> None:
 
 def test_the_page_about_the_chat_is_fresh() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "chat.md"
-    assert page.read_text("utf-8").endswith(f"\n\n{keys.reference()}\n")
+    assert page.read_text("utf-8").count(f"\n\n{keys.reference()}\n") == 1
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_help_fits_a_terminal_of_20_rows(capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_help_fits_a_terminal_of_24_rows(capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setattr(loop, "columns", lambda: width)
     said = take(chat(), capsys, "/help")
     assert all(f"/{command.name} {command.brief}" in said for command in commands.COMMANDS)
     assert max(map(len, said.splitlines())) <= width
-    assert len(said.splitlines()) <= 18  # with the command above it and the prompt below
+    assert len(said.splitlines()) <= 22  # with the command above it and the prompt below
 
 
 def test_help_explains_a_command_a_group_and_the_keys(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
