@@ -75,9 +75,12 @@ class Arm:
         self.asks += 1
         self.net += max(1 / self.asks, 0.1) * (net - self.net)
 
-    def decide(self, gain: float, may_try: bool) -> None:
-        """``gain``: tokens a step that a chain of the best depth is expected to bring beyond its time."""
+    def decide(self, gain: float, may_try: bool, *, hopeless: bool = False) -> None:
+        """``gain``: tokens a step that a chain of the best depth is expected to bring beyond its time. ``hopeless``: as
+        far as is known it brings nothing, however often its guesses hold; what it costs is looked at again rarely."""
         if self.burst > 0:
+            if hopeless and self.asks > 1:  # the first ask may have read a prompt
+                self.burst, self.idle = 0, 1
             return
         if self.on:
             if gain <= 0 or (self.asks > _FEW and self.net < 0):
@@ -89,11 +92,13 @@ class Arm:
             self.on = gain > _MARGIN
             if self.on:
                 self.asks = 0
-            elif self.net > 0:  # what was seen before weighs it down: it may go on while it loses nothing
+            elif (
+                self.net > 0 and not hopeless
+            ):  # what was seen before weighs it down: it may go on while it loses nothing
                 self.burst = _BURST
             else:
                 self._back_off()
-        elif self.idle >= self.wait and may_try:
+        elif self.idle >= (_LAST_WAIT if hopeless else self.wait) and may_try:
             self.burst, self.asks = _BURST, 0
 
     def trial(self, pass_s: float) -> float:

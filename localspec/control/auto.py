@@ -36,6 +36,7 @@ _PLAIN_AT_FIRST = 8  # until it is known what a plain one takes
 _FAR = 0.3  # share of a row's price under which a guess is not made
 _READ = 0.2  # a token of prompt takes so much of a pass
 _FADE = 0.97
+_BEST = 0.99  # share of guesses that hold, at most
 _SLOWEST = 1.5  # times the expected: what a pass takes beyond that says nothing
 
 
@@ -149,7 +150,8 @@ class AutoController:
         self._latest[name] = arm
         depth, gain = self._best_chain(name, arm.alpha, most)
         pass_s = self._level_s.get(name, 0.0)
-        arm.decide(gain, self._ledger.affords(arm.trial(pass_s) + _READ * lag * pass_s))
+        affords = self._ledger.affords(arm.trial(pass_s) + _READ * lag * pass_s)
+        arm.decide(gain, affords, hopeless=bool(pass_s) and self._best_chain(name, _BEST, most)[1] <= 0)
         if arm.burst > 0:
             return 1, math.inf  # one level says how often guesses hold
         return (depth, gain) if arm.on else (0, 0.0)

@@ -10,6 +10,7 @@ import pytest
 from localspec.control import AutoController, CostCurve, FixedController, Limits, PassRecord, Walk, Wish
 from localspec.control.belief import Beliefs, believed
 from localspec.control.ledger import Ledger
+from localspec.control.price import Price
 from localspec.spec.tree import TokenTree
 from localspec.types import SpecParams
 from tests.control.simulation import CURVES, Source, run, source
@@ -262,6 +263,29 @@ def test_the_user_hears_why() -> None:
     assert (seq, standing.drafter, standing.state) == (0, "draft", "left alone")
     assert " % of its guesses hold" in standing.text
     assert controller.notices() == []
+
+
+class Counting:
+    """A guesser that counts how often it is asked."""
+
+    def __init__(self, guesser: Source) -> None:
+        self._guesser = guesser
+        self.pass_s, self.ask_s = guesser.pass_s, guesser.ask_s
+        self.asks = 0
+
+    def propose(self, name: str, at: int, price: Price) -> TokenTree:
+        self.asks += 1
+        return self._guesser.propose(name, at, price)
+
+
+def test_what_cannot_pay_however_often_it_holds_is_hardly_ever_asked() -> None:
+    """A draft model that takes as long as the target: two asks show what it costs."""
+    draft = Counting(source([0.99] * N, 4, pass_s=1.0))
+    controller = AutoController(CostCurve({1: 1.0, 2: 1.4, 8: 4.0}))
+    run(controller, {"draft": draft}, CURVES["Q4_1"], 900, spec=AUTO)
+    assert draft.asks == 2
+    run(controller, {"draft": draft}, CURVES["Q4_1"], 900, spec=AUTO, seed=1)
+    assert draft.asks <= 4, "after a thousand tokens it may be cheaper"
 
 
 def test_the_ledger_forgets() -> None:
