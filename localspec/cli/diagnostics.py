@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -98,6 +99,23 @@ def errors_end_the_command(*, debug: bool = False) -> Iterator[None]:
 def discard_stdout() -> None:
     """Output that cannot be written: the interpreter flushes once more at exit; let it find something that takes it."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
     except (AttributeError, OSError, ValueError):
         sys.stdout = None
+
+
+def flush_or_discard() -> None:
+    """What is still to be said is dropped if the terminal has gone away: that must not change the exit code. A full
+    disk is another matter, and seen at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, ValueError):  # there is none, or it is closed
+            pass
+        except OSError as error:
+            if error.errno == errno.EIO:
+                _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from localspec.cli.diagnostics import Ending, errors_end_the_command
+from localspec.cli.diagnostics import Ending, errors_end_the_command, flush_or_discard
 from localspec.errors import ExitCode
 
 
@@ -20,6 +20,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:  # a second one, while the first was being answered
         _ignore_ends()
         code = ExitCode.INTERRUPTED
+    flush_or_discard()
     sys.exit(code)
 
 

@@ -195,7 +195,7 @@ def test_a_reader_that_sleeps_costs_neither_memory_nor_others_their_time(engine:
     assert Outcome(tuple(quick)).ids == here(Options(), LONG).ids
     deadline = time.monotonic() + 60
     while not slow._inbox.over and time.monotonic() < deadline:
-        assert len(slow._inbox._events) <= LIMIT
+        assert len(slow._inbox._events) <= LIMIT + 1  # one is just being joined
         time.sleep(0.01)
     outcome = Outcome(tuple(slow))
     assert len(outcome.events) < LIMIT + 2
