@@ -92,9 +92,8 @@ class Arm:
             self.on = gain > _MARGIN
             if self.on:
                 self.asks = 0
-            elif (
-                self.net > 0 and not hopeless
-            ):  # what was seen before weighs it down: it may go on while it loses nothing
+            elif self.net > 0 and not hopeless:
+                # What was seen before weighs it down: it may go on while it loses nothing.
                 self.burst = _BURST
             else:
                 self._back_off()

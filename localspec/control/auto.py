@@ -151,7 +151,8 @@ class AutoController:
         depth, gain = self._best_chain(name, arm.alpha, most)
         pass_s = self._level_s.get(name, 0.0)
         affords = self._ledger.affords(arm.trial(pass_s) + _READ * lag * pass_s)
-        arm.decide(gain, affords, hopeless=bool(pass_s) and self._best_chain(name, _BEST, most)[1] <= 0)
+        hopeless = not arm.on and bool(pass_s) and self._best_chain(name, _BEST, most)[1] <= 0
+        arm.decide(gain, affords, hopeless=hopeless)
         if arm.burst > 0:
             return 1, math.inf  # one level says how often guesses hold
         return (depth, gain) if arm.on else (0, 0.0)

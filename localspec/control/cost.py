@@ -42,6 +42,7 @@ class CostCurve:
         self._points = _plausible(points or {})
         self._bases: list[float] = []  # by rows, filled as asked for
         self._shape: dict[int, float] = {}
+        self._corrections: dict[int, float] = {}  # by rows, filled as asked for until the shape changes
         self._seen: Counter[int] = Counter()
         # Measured beside busy neighbours it may come out as anything.
         self._change_s = min(change_s, _MOST_CHANGE * min(self._points.values(), default=0.0))
@@ -60,7 +61,10 @@ class CostCurve:
         while len(self._bases) <= rows:
             self._bases.append(self._base(len(self._bases)))
         reading = rows * self._slope.row_s * self._cells
-        return (self._bases[rows] * self._correction(rows) + reading) * self._level
+        correction = self._corrections.get(rows)
+        if correction is None:
+            correction = self._corrections[rows] = self._correction(rows)
+        return (self._bases[rows] * correction + reading) * self._level
 
     def _correction(self, rows: int) -> float:
         """What was learnt of the shape at so many rows; else half of what made the nearest number of several dearer."""
@@ -126,6 +130,7 @@ class CostCurve:
             surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
             self._seen[rows] += 1
             self._shape[rows] = self._correction(rows) * surprise ** max(_SLOW, 1 / (self._seen[rows] + 2))
+            self._corrections.clear()
 
     def _base(self, rows: int) -> float:
         """Between measured points a straight line; beyond them the last two points go on, at least flat."""
