@@ -20,9 +20,9 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.store import Session, Store
 from localspec.options import Values
 from localspec.talk import commands
-from localspec.talk.chat import TurnEvent
 from localspec.talk.completion import Completion, completions
 from localspec.talk.history import History
+from localspec.talk.turn import TurnEvent
 from localspec.tui import actions
 from localspec.tui.chats import Chats
 from localspec.tui.composer import Composer, Offers

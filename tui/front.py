@@ -11,8 +11,9 @@ from localspec.chat.conversation import Turn as PastTurn
 from localspec.errors import EngineDied, ExitCode
 from localspec.report import status_parts
 from localspec.talk.book import SessionBook
-from localspec.talk.chat import Asked, Chat, Turn, TurnEvent
+from localspec.talk.chat import Chat
 from localspec.talk.front import LineCleared, Terminal
+from localspec.talk.turn import Asked, Turn, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui import actions
 from localspec.tui.news import Came, Copied, Doing, Edits, Ended, Multiline, News, Returned, Said, Trouble

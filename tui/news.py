@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.errors import ExitCode
-from localspec.talk.chat import TurnEvent
 from localspec.talk.compare import Step
+from localspec.talk.turn import TurnEvent
 from localspec.text.thinking import Piece
 from localspec.types import EngineInfo, Prefill, Tokens
 

@@ -14,8 +14,9 @@ from textual.widget import Widget
 from localspec.errors import EngineDied, LocalspecError
 from localspec.options import Values
 from localspec.talk import knobs
-from localspec.talk.chat import Asked, Chat, LeftOut, TurnEvent
+from localspec.talk.chat import Chat
 from localspec.talk.trace import AnswerTrace
+from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.talk.verdicts import Judge
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece

@@ -9,8 +9,8 @@ from textual.widgets import Static
 
 from localspec.report import speed
 from localspec.stats import StatsBook
-from localspec.talk.chat import Asked, TurnEvent
 from localspec.talk.standing import guessers
+from localspec.talk.turn import Asked, TurnEvent
 from localspec.tui.turns import harmless
 from localspec.types import EngineInfo, Failed, Finished, SpecStats, Started, Tokens
 

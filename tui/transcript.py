@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from localspec.chat.conversation import Turn as PastTurn
-from localspec.talk.chat import Asked, LeftOut, TurnEvent
+from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui.resting import Resting, around, settle
 from localspec.tui.turns import Quiet, Turn

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from localspec.chat.conversation import Conversation
@@ -19,19 +19,15 @@ from localspec.talk.listener import Listener
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
 from localspec.talk.trace import AnswerTrace
-from localspec.text.thinking import Piece, ThinkingSplitter
+from localspec.talk.turn import Answer, Asked, LeftOut, Turn
 from localspec.types import (
     EngineInfo,
     Event,
-    Failed,
     Finished,
     GenerationRequest,
     Message,
     Notice,
-    Prefill,
     SpecStats,
-    Started,
-    Tokens,
 )
 
 SEEDS = 2**64
@@ -71,35 +67,6 @@ class Engines(Protocol):
 
     def revive(self) -> None:
         """A new process in place of one that died; raises as `load`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A turn begins: the question as it is sent, and how many of the last exchanges it takes the place of if it brings
-    anything."""
-
-    question: str
-    replacing: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """The oldest ``count`` of ``of`` exchanges no longer fit the context and are not sent."""
-
-    count: int
-    of: int
-
-    @property
-    def text(self) -> str:
-        if self.count == 1:
-            return f"the oldest exchange no longer fits and is left out (1 of {self.of})"
-        return f"the {self.count} oldest exchanges no longer fit and are left out ({self.count} of {self.of})"
-
-
-#: `Asked` comes first. A step's `Tokens` come before the pieces of text that they make.
-TurnEvent = Asked | Piece | Started | Prefill | Tokens | Notice | LeftOut | Finished | Failed
-#: Events of one turn; to be closed by whoever leaves it early.
-Turn = Generator[TurnEvent, None, None]
 
 
 class Chat:
@@ -186,15 +153,11 @@ class Chat:
             UsageError: there is none.
             LocalspecError: as from `ask`.
         """
-        kept = Conversation(self.conversation.system, self.conversation.messages)
         waiting = None if self.unanswered is None else self.unanswered[0]
-        question = waiting if waiting is not None else kept.last_question()
+        question = waiting if waiting is not None else self.conversation.last_question()
         if question is None:
             raise UsageError("this conversation has no question", hint="Write a message first.")
-        if waiting is None:
-            kept.undo()
-        messages = (*kept.prompt(), Message("user", question))
-        return self.request(self._fitted(messages, self.engine.info.n_ctx - 1).messages)
+        return self.request(self._asked_after(self._without(0 if waiting is not None else 1), question).messages)
 
     def stop(self) -> None:
         """From any thread or a signal handler: ends the running answer within one pass."""
@@ -212,19 +175,16 @@ class Chat:
         except GeneratorExit:
             self.unanswered = (question, replacing, sent)
             raise
-        kept = Conversation(self.conversation.system, self.conversation.messages)
-        for _ in range(replacing):
-            kept.undo()
+        kept = self._without(replacing)
         replaced = self.conversation.turns[len(kept.turns) :]
-        messages = (*kept.prompt(), Message("user", question))
-        fitted = self._fitted(messages, self.engine.info.n_ctx - 1)
+        fitted = self._asked_after(kept, question)
         if len(fitted.dropped) > self._left_out:
             yield LeftOut(len(fitted.dropped), exchanges(kept.messages) + 1)
         self._left_out = len(fitted.dropped)
         for line in self._notices(fitted.messages):
             yield Notice(0, line)
         reasoning = self.reasoning()
-        answer = _Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
+        answer = Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
         asked = replace(self.request(fitted.messages), draft_from=said(replaced), trace=bool(self.watchers))
         self._handle = handle = self.engine.submit(asked)
         if self._stopping:
@@ -253,6 +213,17 @@ class Chat:
             else:
                 self._tell_of_change()
 
+    def _without(self, exchanges: int) -> Conversation:
+        """A copy of the conversation without so many of its last exchanges."""
+        kept = Conversation(self.conversation.system, self.conversation.messages)
+        for _ in range(exchanges):
+            kept.undo()
+        return kept
+
+    def _asked_after(self, kept: Conversation, question: str) -> Fitted:
+        """What of that conversation and a question goes to the model."""
+        return self._fitted((*kept.prompt(), Message("user", question)), self.engine.info.n_ctx - 1)
+
     def _notices(self, messages: Sequence[Message]) -> list[str]:
         """What this conversation has not been told yet of its template."""
         reasoning = self.reasoning().notice
@@ -261,7 +232,7 @@ class Chat:
         self._noticed.update(fresh)
         return fresh
 
-    def _keep(self, question: str, answer: _Answer, replacing: int) -> None:
+    def _keep(self, question: str, answer: Answer, replacing: int) -> None:
         for _ in range(replacing):
             self.conversation.undo()
         self.conversation.add("user", question)
@@ -413,50 +384,6 @@ class Chat:
     def free(self) -> int:
         """Tokens of the context that neither the conversation nor a waiting file takes."""
         return self.engine.info.n_ctx - self.used() - sum(one.tokens for one in self.attachments)
-
-
-class _Answer:
-    """One answer while it comes. ``hides`` keeps its thinking to itself."""
-
-    def __init__(self, splitter: ThinkingSplitter, *, hides: bool) -> None:
-        self.text = ""
-        self.thinking = ""
-        self.finished: Finished | None = None
-        self.seed: int | None = None
-        self._splitter = splitter
-        self._hides = hides
-
-    @property
-    def stopped(self) -> bool:
-        """It broke off: somebody stopped it, or the engine failed."""
-        return self.finished is None or self.finished.reason == "cancelled"
-
-    @property
-    def worth_keeping(self) -> bool:
-        """Something was shown, or the model chose to say nothing."""
-        return not self.stopped or bool(self.text or self.thinking)
-
-    def take(self, event: Event) -> Iterator[TurnEvent]:
-        if isinstance(event, Tokens):
-            yield event
-            yield from self._pieces(self._splitter.push(event.text))
-            return
-        if isinstance(event, Finished | Failed):
-            yield from self._pieces(self._splitter.finish())
-        if isinstance(event, Started):
-            self.seed = event.seed
-        if isinstance(event, Finished):
-            self.finished = event
-        yield event
-
-    def _pieces(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
-        for piece in pieces:
-            if piece.kind == "answer":
-                self.text += piece.text
-            else:
-                self.thinking += piece.text
-            if piece.kind == "answer" or not self._hides:
-                yield piece
 
 
 def said(turns: Sequence[PastTurn]) -> tuple[str, ...]:

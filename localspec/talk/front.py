@@ -7,7 +7,8 @@ from typing import Protocol
 
 from localspec.errors import ExitCode
 from localspec.talk.book import SessionBook
-from localspec.talk.chat import Chat, Turn
+from localspec.talk.chat import Chat
+from localspec.talk.turn import Turn
 
 
 class Leave(Exception):

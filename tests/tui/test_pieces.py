@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.talk.chat import Asked
+from localspec.talk.turn import Asked
 from localspec.text.thinking import Piece
 from localspec.tui.composer import Past, Pastes
 from localspec.tui.news import Came, Doing, News, Said, joined

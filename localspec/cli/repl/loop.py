@@ -14,8 +14,9 @@ from localspec.cli.repl.view import View
 from localspec.errors import EngineDied, ExitCode, LocalspecError, UsageError
 from localspec.talk import commands
 from localspec.talk.book import SessionBook
-from localspec.talk.chat import Chat, Turn, TurnEvent
+from localspec.talk.chat import Chat
 from localspec.talk.front import Leave, LineCleared, Terminal
+from localspec.talk.turn import Turn, TurnEvent
 from localspec.text.printable import printable
 from localspec.types import Failed, Finished
 

@@ -13,7 +13,7 @@ from localspec.cli.pieces import Pieces
 from localspec.cli.session import Progress
 from localspec.options import Values
 from localspec.report import status_parts
-from localspec.talk.chat import Asked, LeftOut, TurnEvent
+from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.layout import flow
 from localspec.text.thinking import Piece
 from localspec.types import Failed, Finished, Notice, Prefill, Tokens

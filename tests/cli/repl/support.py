@@ -19,7 +19,8 @@ from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.engine import Engine
 from localspec.errors import LocalspecError
 from localspec.options import COMMANDS, Values
-from localspec.talk.chat import Chat, TurnEvent
+from localspec.talk.chat import Chat
+from localspec.talk.turn import TurnEvent
 from localspec.text.thinking import Piece
 from localspec.types import Message
 

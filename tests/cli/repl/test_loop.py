@@ -10,8 +10,9 @@ import pytest
 
 from localspec.errors import ExitCode
 from localspec.report import status_line
-from localspec.talk.chat import Chat, LeftOut, Turn
+from localspec.talk.chat import Chat
 from localspec.talk.front import Leave, LineCleared
+from localspec.talk.turn import LeftOut, Turn
 from localspec.types import Finished, SourceStats, SpecStats, Timings
 from tests.cli.repl.support import chat, contents, engine, repl, typed
 
