@@ -15,9 +15,11 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
+from localspec.drafters.files import DRAFT_MODEL, FROM_FILE, HEADS
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
-from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
+from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
+from localspec.hub.header import architecture
 from localspec.types import EngineInfo, ModelLoad
 
 if TYPE_CHECKING:
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
     from localspec.engine import Engine
 
 __all__ = [
-    "DRAFT_MODEL",
     "SPEC_TYPES",
     "EngineOptions",
     "ModelOptions",
     "Progress",
     "RopeOptions",
+    "draft_type",
     "load",
     "spec_types",
 ]
@@ -40,8 +42,7 @@ __all__ = [
 #: Called with what is being loaded and the share that is done, 0…1; returning False gives up.
 Progress = Callable[[str, float], bool]
 
-DRAFT_MODEL = "draft-simple"
-SPEC_TYPES = ("none", DRAFT_MODEL, *MAKERS)
+SPEC_TYPES = ("none", *FROM_FILE, *MAKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +100,37 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
     Raises:
         UsageError: an unknown type, an empty one, one beside none, or one that lacks its model.
     """
+    draft = None if options.draft is None else draft_type(options.draft.path)
     if options.spec_types is None:
-        return ("suffix", DRAFT_MODEL) if options.draft is not None else ("suffix",)
+        return ("suffix",) if draft is None else ("suffix", draft)
     _check_names(options.spec_types)
     types = tuple(dict.fromkeys(name for name in options.spec_types if name != "none"))
-    if DRAFT_MODEL in types and options.draft is None:
-        raise UsageError(f"--spec-type {DRAFT_MODEL} needs a draft model", hint="Give one with -md.")
-    if options.draft is not None and DRAFT_MODEL not in types:
-        raise UsageError(
-            f"a draft model is given, but --spec-type {','.join(options.spec_types)} does not use it",
-            hint=f"Add {DRAFT_MODEL} to --spec-type, or leave -md out.",
-        )
+    _check_draft(options, types, draft)
     return types
+
+
+def draft_type(path: Path) -> str:
+    """The drafter that a draft file is: by the architecture it names, if it can be read at all."""
+    try:
+        return HEADS.get(architecture(path) or "", DRAFT_MODEL)
+    except ModelLoadError:  # said when it is loaded, with the flag it came by
+        return DRAFT_MODEL
+
+
+def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | None) -> None:
+    asked = [name for name in types if name in FROM_FILE]
+    given = ",".join(options.spec_types or ())
+    if asked and options.draft is None:
+        what = "a draft model" if asked[0] == DRAFT_MODEL else "a head"
+        raise UsageError(f"--spec-type {asked[0]} needs {what}", hint="Give one with -md.")
+    if options.draft is not None and asked != [draft]:
+        what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
+        raise UsageError(
+            f"{options.draft.path.name} is {what}, but --spec-type {given} does not use it"
+            if not asked
+            else f"{options.draft.path.name} is {what}, not what --spec-type {given} asks for",
+            hint=f"Add {draft} to --spec-type, or leave -md out.",
+        )
 
 
 def _check_names(names: tuple[str, ...]) -> None:
@@ -260,41 +280,22 @@ class _Loader:
         drafters: list[Drafter] = []
         sources = Sources(self._options.by_text, target.vocab)
         for name in self._options.spec_types or ():
-            if name == DRAFT_MODEL:
+            if name in FROM_FILE:
                 drafters.append(self._draft_model(native, target))
             else:
                 drafters += MAKERS[name](sources)
         return drafters
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import LlamaTarget
-        from localspec.drafters.draft_model import DraftModel
-        from localspec.drafters.translated import TranslatedModel
-        from localspec.drafters.translation import Translation
-        from localspec.vocab import pair
-
         options = self._options.draft
         assert options is not None
         try:
             with ExitStack() as undo:
                 model = self._model(native, options, "draft")
                 undo.callback(model.free)
-                if model.is_recurrent:
-                    raise UsageError(
-                        f"{options.path.name} has recurrent layers, which cannot take guesses back",
-                        hint="Use a draft model with attention only.",
-                    )
-                pairing = pair(target.vocab, model.vocab) or Translation(
-                    target.vocab, model.vocab, draft_name=options.path.name
-                )
                 context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
-                draft = LlamaTarget(model, context)
-                undo.callback(draft.close_all)
-                loaded = draft.describe("draft")
-                if isinstance(pairing, Translation):
-                    translated = ("vocabulary", f"translated, {len(pairing)} tokens are the target's")
-                    loaded = replace(loaded, settings=(*loaded.settings, translated))
-                self._loads.append(loaded)
+                make = self._head if model.architecture in HEADS else self._small_model
+                drafter = make(model, context, target)
                 undo.pop_all()
         except (PairingError, Cancelled):
             raise
@@ -304,10 +305,48 @@ class _Loader:
             self._warn(
                 f"the draft model was trained for {model.n_ctx_train} tokens: beyond them this chat goes on without it"
             )
-        if isinstance(pairing, Translation):
-            self._warn(f"{options.path.name} has another vocabulary than the target: its guesses are translated")
-            return TranslatedModel(draft, pairing)
-        return DraftModel(draft, pairing)
+        return drafter
+
+    def _small_model(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
+        from localspec.backends.llamacpp import LlamaTarget
+        from localspec.drafters.draft_model import DraftModel
+        from localspec.drafters.translated import TranslatedModel
+        from localspec.drafters.translation import Translation
+        from localspec.vocab import pair
+
+        name = model.path.name
+        if model.is_recurrent:
+            raise UsageError(
+                f"{name} has recurrent layers, which cannot take guesses back",
+                hint="Use a draft model with attention only.",
+            )
+        pairing = pair(target.vocab, model.vocab) or Translation(target.vocab, model.vocab, draft_name=name)
+        draft = LlamaTarget(model, context)
+        loaded = draft.describe("draft")
+        if not isinstance(pairing, Translation):
+            self._loads.append(loaded)
+            return DraftModel(draft, pairing)
+        translated = ("vocabulary", f"translated, {len(pairing)} tokens are the target's")
+        self._loads.append(replace(loaded, settings=(*loaded.settings, translated)))
+        self._warn(f"{name} has another vocabulary than the target: its guesses are translated")
+        return TranslatedModel(draft, pairing)
+
+    def _head(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
+        from localspec.backends.llamacpp import LlamaHead
+        from localspec.drafters.head import HeadModel
+        from localspec.vocab import pair
+
+        pairing = pair(target.vocab, model.vocab)
+        if pairing is None:
+            raise PairingError(
+                f"{model.path.name} has another vocabulary than the target: a head guesses in its target's own",
+                hint="Use the head that was trained for this target, or leave -md out.",
+            )
+        head = LlamaHead(model, context, target)
+        layers = ("layers", ",".join(map(str, head.layers)))
+        loaded = head.describe("draft")
+        self._loads.append(replace(loaded, settings=(*loaded.settings, layers)))
+        return HeadModel(head, pairing)
 
     def _template(self, model: LlamaModel) -> ChatTemplate | None:
         from localspec.chat import ChatTemplate

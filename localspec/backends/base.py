@@ -19,7 +19,8 @@ from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
 
 Row = NDArray[np.float32]
-NORMED = -1
+#: A layer's place for the output of the final norm, and for what a head carries on from token to token.
+NORMED, CARRIED = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class Work:
 
     The first ``done`` nodes of ``tree`` were computed by earlier passes over the same, still uncommitted tree;
     the others are computed now. Logits are asked for from node ``rows_from`` on (``len(tree)`` = none, as for a
-    prompt), hidden states of ``features`` for every node computed now.
+    prompt), hidden states of ``features`` for every node computed now. ``states`` are what a head reads beside each
+    of these, ``[nodes computed now, width]``; nothing for other models.
     """
 
     seq: int
@@ -59,11 +61,18 @@ class Work:
     done: int = 0
     rows_from: int = 0
     features: tuple[int, ...] = ()
+    states: NDArray[np.float32] | None = None
 
     @classmethod
-    def prompt(cls, seq: int, tokens: Sequence[int], features: tuple[int, ...] = ()) -> Work:
+    def prompt(
+        cls,
+        seq: int,
+        tokens: Sequence[int],
+        features: tuple[int, ...] = (),
+        states: NDArray[np.float32] | None = None,
+    ) -> Work:
         """A piece of prompt: a chain without logits."""
-        return cls(seq, TokenTree.chain(tokens), rows_from=len(tokens), features=features)
+        return cls(seq, TokenTree.chain(tokens), rows_from=len(tokens), features=features, states=states)
 
 
 class Rows(Protocol):
@@ -81,7 +90,7 @@ class Rows(Protocol):
     @property
     def features(self) -> Mapping[int, NDArray[np.float32]]:
         """Layer → ``[nodes computed now, width]``, in the order of the nodes. Layer l is the *input* of layer l,
-        `NORMED` the output of the final norm."""
+        `NORMED` the output of the final norm, `CARRIED` of a head what its next pass reads, for nodes with logits."""
         ...
 
 
@@ -148,4 +157,22 @@ class Target(Protocol):
 
     def close_all(self) -> None:
         """Frees the model."""
+        ...
+
+
+class Head(Target, Protocol):
+    """A head on a target: a small model that reads, beside each token, the state behind the token *before* it.
+
+    At position i of its cache stands token i + 1 of the text with the state of token i. States of the text come from
+    the target's features through ``encode``, those of guesses from the head's own passes (`CARRIED`).
+    """
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers of the target whose features it reads."""
+        ...
+
+    def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
+        """States ``[n, width]`` of n tokens from the target's ``features`` of them, ``[n, target's width]`` a layer.
+        The sequence has no uncommitted tree."""
         ...

@@ -16,10 +16,11 @@ from localspec.cli.output import Output
 from localspec.cli.session import Progress, model_files
 from localspec.cli.tuned import file_for
 from localspec.control import core_count
+from localspec.drafters.files import HEADS
 from localspec.engine import Engine
 from localspec.errors import ExitCode, UsageError
 from localspec.hub.shelf import Entry, beside, shelf
-from localspec.loading import EngineOptions
+from localspec.loading import EngineOptions, draft_type
 from localspec.models.demo import demo_model
 from localspec.options import Values, engine_options, sampling_params, spec_params
 from localspec.options.commands import TUNE
@@ -50,6 +51,10 @@ def tune(values: Values) -> int:
             "guesses are off, so there is nothing to tune", hint="Leave --spec off, or the limit that is 0, out."
         )
     target, draft = model_files(values)
+    if draft is not None and draft_type(draft) in HEADS.values():
+        raise UsageError(
+            f"{draft.name} is a head, which has no passes of its own to time", hint="Race it with localspec bench."
+        )
     target = target or demo_model()
     wish = _wish(values, target, draft)
     output, progress = Output(), Progress()

@@ -15,20 +15,19 @@ from collections.abc import Sequence, Set
 
 from localspec.backends.base import Rows, Target, Work
 from localspec.drafters.base import Ask, Draft, Features
+from localspec.drafters.files import DRAFT_MODEL
 from localspec.drafters.growth import Growth
 from localspec.drafters.translation import Translation
 from localspec.errors import OutOfMemory
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
 
-NAME = "draft-simple"
-
 
 class DraftModel:
     """A `Target` that guesses for another. It reads the text lazily: after a pause, or in a first step, it catches
     up with what it has missed."""
 
-    name = NAME
+    name = DRAFT_MODEL
     needs: tuple[int, ...] = ()
     costs_passes = True
 
@@ -84,7 +83,7 @@ class DraftModel:
             self._catch_up(ask, text)
             read = self._model.n_past(self._lanes[ask.seq])
             unread = self._pairing.readable(text[read:])
-            growths.append(Growth(ask, unread, depth, self._pairing, NAME, branches))
+            growths.append(self._growth(ask, unread, depth, branches))
         try:
             self._grow(growths)
         except BaseException:
@@ -117,10 +116,17 @@ class DraftModel:
         lane, rows = self._lanes[ask.seq], self._model.caps.max_rows
         share = max(rows // max(len(self._lanes), 1), 1)
         while len(text) - (read := self._model.n_past(lane)) > share:
-            chunk = self._pairing.readable(text[read : read + min(rows, len(text) - read - 1)])
-            self._model.forward([Work.prompt(lane, chunk)])
-            self._model.commit(lane, range(len(chunk)))
-            self._noted(ask.seq, chunk, len(ask.tokens) - 1)
+            self._read_text(ask, self._pairing.readable(text[read : read + min(rows, len(text) - read - 1)]))
+
+    def _read_text(self, ask: Ask, chunk: Sequence[int]) -> None:
+        """Takes a piece of the text into the cache."""
+        lane = self._lanes[ask.seq]
+        self._model.forward([Work.prompt(lane, chunk)])
+        self._model.commit(lane, range(len(chunk)))
+        self._noted(ask.seq, chunk, len(ask.tokens) - 1)
+
+    def _growth(self, ask: Ask, unread: Sequence[int], depth: int, branches: int) -> Growth:
+        return Growth(ask, unread, depth, self._pairing, self.name, branches)
 
     def _grow(self, growths: Sequence[Growth]) -> None:
         while active := [growth for growth in growths if growth.wants_pass]:

@@ -19,6 +19,7 @@ from localspec.errors import ModelLoadError
 
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_ARCHITECTURE = "general.architecture"
 _DAMAGED = "Download it again; localspec models verify checks a file of the cache."
 
 
@@ -59,7 +60,7 @@ class Header:
 
     @property
     def architecture(self) -> str | None:
-        return self.text("general.architecture")
+        return self.text(_ARCHITECTURE)
 
     def text(self, key: str) -> str | None:
         value = self.metadata.get(key)
@@ -94,6 +95,25 @@ def read_header(path: Path) -> Header:
             reason = "it ends in the middle" if isinstance(error, struct.error) else error
             raise ModelLoadError(f"{path} has a damaged header: {reason}", hint=_DAMAGED) from None
         return Header(path, version, metadata, found, data, len(buffer))
+
+
+def architecture(path: Path) -> str | None:
+    """What a file calls its architecture, which stands near its start.
+
+    Raises:
+        ModelLoadError: as `read_header`.
+    """
+    with _mapped(path) as buffer:
+        reader = _Reader(buffer)
+        _, _, keys = reader.start(path)
+        try:
+            for _ in range(keys):
+                key, value = reader.string(), reader.value(reader.number("I"))
+                if key == _ARCHITECTURE:
+                    return value if isinstance(value, str) else None
+        except (struct.error, ValueError, OverflowError, RecursionError) as error:
+            raise ModelLoadError(f"{path} has a damaged header: {error}", hint=_DAMAGED) from None
+    return None
 
 
 @contextmanager

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from localspec.drafters.files import FROM_FILE
 from localspec.errors import UsageError
 from localspec.hub import is_repo
 from localspec.hub.shelf import DEMO, located
+from localspec.loading import draft_type
 from localspec.options import GENERATION_OPTIONS, Option, spec_params
 from localspec.options.tables.groups import SPEC
 from localspec.talk import settings
 from localspec.talk.chat import Chat
 from localspec.talk.front import Front
 from localspec.talk.presets import WORDS, user_presets
-from localspec.talk.standing import DRAFT_MODEL, guessers
+from localspec.talk.standing import guessers
 from localspec.talk.totals import statistics
 from localspec.text.layout import table
 from localspec.types import SpecParams
@@ -166,18 +169,18 @@ def draft(front: Front, argument: str) -> None:
     if argument:
         changes = {"model_draft": None if argument == "off" else _path(argument)}
         changes |= _gone(chat.values, "hf_repo_draft", "hf_file_draft")
-        types = _types_with(chat.values["spec_type"], draft=argument != "off")
+        types = _types_with(chat.values["spec_type"], changes["model_draft"])
         changes |= {"spec_type": types, "spec": chat.values["spec"] if argument == "off" else _mode_on(chat)}
         settings.apply(chat, changes)
     front.say(f"draft model: {_short(chat.engine.info.draft or 'none')} · guesses from {_drafters(chat)}")
 
 
-def _types_with(types: str | None, *, draft: bool) -> str | None:
-    """--spec-type with or without the draft model; ``None`` leaves the choice open."""
+def _types_with(types: str | None, draft: str | None) -> str | None:
+    """--spec-type with what the file ``draft`` is, or without any such; ``None`` leaves the choice open."""
     if types is None:
         return None
-    others = [one.strip() for one in types.split(",") if one.strip() not in (DRAFT_MODEL, "none", "")]
-    return ",".join([DRAFT_MODEL] * draft + others) or None
+    others = [one.strip() for one in types.split(",") if one.strip() not in (*FROM_FILE, "none", "")]
+    return ",".join([*([draft_type(Path(draft))] if draft is not None else []), *others]) or None
 
 
 def _path(name: str) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from localspec.drafters.files import FROM_FILE
 from localspec.types import EngineInfo, Notice, SpecMode, SpecStats, Standing
-
-DRAFT_MODEL = "draft-simple"
 
 
 def guessers(info: EngineInfo, chosen: Sequence[str] | None = None) -> str:
-    """The drafters in words, the draft model with its file."""
+    """The drafters in words, draft models and heads with their file."""
     names = info.drafters if chosen is None else chosen
     return ", ".join(_with_file(name, info.draft) for name in names) or "nothing"
 
 
 def _with_file(name: str, draft: str | None) -> str:
-    return f"{name} ({Path(draft).name})" if name == DRAFT_MODEL and draft else name
+    return f"{name} ({Path(draft).name})" if name in FROM_FILE and draft else name
 
 
 class Remarks:

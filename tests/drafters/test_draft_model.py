@@ -13,7 +13,8 @@ from localspec.backends.base import Work
 from localspec.backends.fake import FakeRows, FakeTarget, FakeVocab
 from localspec.control.price import Limits, Price
 from localspec.drafters.base import Ask, Draft
-from localspec.drafters.draft_model import NAME, DraftModel
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.files import DRAFT_MODEL
 from localspec.drafters.growth import without
 from localspec.engine import Engine
 from localspec.errors import OutOfMemory
@@ -76,7 +77,7 @@ def test_limits_and_price(limits: Limits, temperature: float, rule: AcceptRule, 
     assert tree.draft_n <= limits.nodes
     assert max(tree.depths) <= limits.depth
     assert max(len(kids) for kids in tree.children) <= limits.width
-    assert set(tree.sources[1:]) <= {NAME}
+    assert set(tree.sources[1:]) <= {DRAFT_MODEL}
     assert all(0 <= score <= 1 + 1e-9 for score in tree.scores)
     if not draft.laws:
         assert all(score >= limits.p_min for score in tree.scores[1:])

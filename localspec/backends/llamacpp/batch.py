@@ -16,9 +16,14 @@ class Batch:
         lib: llama.cpp's C API.
         max_rows: rows at most.
         max_ids: sequence ids of one row at most.
+        width: of the vector that stands beside each token; 0: none.
+        has_tokens: false where rows are vectors alone.
+
+    ``vectors`` is ``[max_rows, width]``, to be filled by the caller.
     """
 
-    def __init__(self, lib: Any, max_rows: int, max_ids: int) -> None:
+    def __init__(self, lib: Any, max_rows: int, max_ids: int, *, width: int = 0, has_tokens: bool = True) -> None:
+        self.vectors = np.zeros((max_rows, width), np.float32)
         self._tokens = np.zeros(max_rows, np.int32)
         self._positions = np.zeros(max_rows, np.int32)
         self._id_counts = np.zeros(max_rows, np.int32)
@@ -28,8 +33,9 @@ class Batch:
         rows = self._ids.ctypes.data + np.arange(max_rows, dtype=np.uint64) * self._ids.strides[0]
         self._id_rows = rows.astype(np.uint64)
         batch = lib.llama_batch()
+        kinds = [("token", self._tokens)] * has_tokens + [("embd", self.vectors)] * bool(width)
         for name, array in (
-            ("token", self._tokens),
+            *kinds,
             ("pos", self._positions),
             ("n_seq_id", self._id_counts),
             ("seq_id", self._id_rows),

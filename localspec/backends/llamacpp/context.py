@@ -18,14 +18,17 @@ from localspec.errors import OutOfMemory, UsageError
 
 
 class LlamaContext:
-    """``handle`` is llama.cpp's; ``lines`` what it logged while it made the context.
+    """``handle`` is llama.cpp's; ``lines`` what it logged while it made the context. ``other`` is the context of a
+    target that this one, a head's, shares weights with: it has to live longer.
 
     Raises:
         UsageError: an option that this model or build cannot honour.
         OutOfMemory: the cache or the buffers do not fit.
     """
 
-    def __init__(self, model: LlamaModel, options: LlamaOptions, n_ids: int, flag: InterruptFlag) -> None:
+    def __init__(
+        self, model: LlamaModel, options: LlamaOptions, n_ids: int, flag: InterruptFlag, other: Any = None
+    ) -> None:
         check_room(model, options)
         lib = model.native.lib
         params = context_params(model.native, options, n_ids)
@@ -33,6 +36,7 @@ class LlamaContext:
         params.n_threads_batch = options.threads_batch or params.n_threads
         params.abort_callback = flag.callback
         params.abort_callback_data = flag.data
+        params.ctx_other = other
         with model.native.log.captured() as lines:
             self.handle: Any = lib.llama_init_from_model(model.handle, params)
         if not self.handle:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from localspec.backends.llamacpp.adapters import Adapter, load_adapter
 from localspec.backends.llamacpp.devices import BufferType, Device
+from localspec.backends.llamacpp.hooks import HOOKED
 from localspec.backends.llamacpp.native import Line, Native
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.overrides import idle_overrides
@@ -106,13 +107,25 @@ class LlamaModel:
         return int(self.native.lib.llama_model_n_layer(self.handle))
 
     @property
+    def n_embd(self) -> int:
+        return int(self.native.lib.llama_model_n_embd(self.handle))
+
+    @property
+    def architecture(self) -> str:
+        return self.metadata("general.architecture") or ""
+
+    @property
+    def gives_layers(self) -> bool:
+        """Whether its layers' inputs can be read."""
+        return self.architecture in HOOKED
+
+    @property
     def cache_shape(self) -> CacheShape:
         lib = self.native.lib
-        architecture = self.metadata("general.architecture")
-        lengths = (self.metadata(f"{architecture}.attention.{part}_length") for part in ("key", "value"))
+        lengths = (self.metadata(f"{self.architecture}.attention.{part}_length") for part in ("key", "value"))
         return CacheShape.of(
             self.n_layer,
-            lib.llama_model_n_embd(self.handle),
+            self.n_embd,
             lib.llama_model_n_head(self.handle),
             lib.llama_model_n_head_kv(self.handle),
             *(int(length) if length else None for length in lengths),
@@ -132,7 +145,7 @@ class LlamaModel:
     @property
     def has_experts(self) -> bool:
         """Whether a row takes some of several ways, as it is routed."""
-        return int(self.metadata(f"{self.metadata('general.architecture')}.expert_count") or 0) > 0
+        return int(self.metadata(f"{self.architecture}.expert_count") or 0) > 0
 
     @property
     def devices(self) -> tuple[Device, ...]:

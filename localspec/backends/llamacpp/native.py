@@ -29,6 +29,7 @@ import llama_cpp
 import llama_cpp.llama_cpp as lib
 
 from localspec.backends.llamacpp.devices import Devices
+from localspec.backends.llamacpp.hooks import Hooks
 from localspec.backends.llamacpp.servers import join
 from localspec.errors import UsageError
 
@@ -130,6 +131,11 @@ class Native:
         function.argtypes = [lib.llama_context_p_ctypes, ctypes.c_int32]
         function.restype = ctypes.c_void_p
         return cast("Callable[[Any, int], int]", function)
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        """Raises as `Hooks`."""
+        return Hooks(lib._lib)
 
     @property
     def library_path(self) -> str:

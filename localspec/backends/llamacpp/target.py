@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
@@ -22,6 +23,8 @@ from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, Ou
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import Exact, ModelLoad
+
+Features = NDArray[np.float32]
 
 NO_ROOM = 1  # llama_decode's code where the cache lacks cells; it is unchanged then
 FEW = 8  # rows up to here are written one by one, more of a chain as arrays
@@ -53,7 +56,7 @@ class LlamaTarget:
         n_ids = options.sequences + branches
         # One more: for waste, or for the rows that fill up a pass.
         self._spare = n_ids
-        self._context = LlamaContext(model, options, n_ids + 1 if self._shares else n_ids, self._flag)
+        self._context = self._make_context(n_ids + 1 if self._shares else n_ids)
         self._ctx = self._context.handle
         self._memory = CacheMemory(self._lib, self._lib.llama_get_memory(self._ctx))
         waste = self._spare if self._shares and not options.exact else None
@@ -70,8 +73,10 @@ class LlamaTarget:
             max_leaves=n_ids,
             trees=self._shares,
             rollback=0 if model.is_recurrent else None,
+            feature_layers=frozenset(range(model.n_layer)) if model.gives_layers else frozenset(),
         )
-        self._batch = Batch(self._lib, self._caps.max_rows, n_ids)
+        self._layers: set[int] = set()  # whose inputs are kept
+        self._batch = self._make_batch(n_ids)
         self._row_type = ctypes.c_float * self._caps.n_vocab
         self._row_address = model.native.row_address
         self._views: dict[int, Row] = {}
@@ -82,15 +87,24 @@ class LlamaTarget:
             self.close_all()
             raise
 
+    def _make_context(self, n_ids: int) -> LlamaContext:
+        return LlamaContext(self._model, self._options, n_ids, self._flag)
+
+    def _make_batch(self, n_ids: int) -> Batch:
+        return Batch(self._lib, self._caps.max_rows, n_ids)
+
     def _check_first_pass(self) -> None:
         """A bit-rotted file loads and computes NaN with return code 0; better said now than token 0 for ever."""
         seq = self.open()
         token = self._model.vocab.bos or 0
-        row = self.forward([Work(seq, TokenTree.root(token))])[0].logits(0)
+        row = self.forward([self._first_work(seq, token)])[0].logits(0)
         finite = bool(np.isfinite(row).any()) and not bool(np.isnan(row).any())
         self.close(seq)
         if not finite:
             raise ModelFault(f"{self._model.path.name} computes no finite scores (NaN)", hint=NAN_HINT)
+
+    def _first_work(self, seq: int, token: int) -> Work:
+        return Work(seq, TokenTree.root(token))
 
     @property
     def caps(self) -> TargetCaps:
@@ -103,6 +117,11 @@ class LlamaTarget:
     @property
     def model(self) -> LlamaModel:
         return self._model
+
+    @property
+    def handle(self) -> Any:
+        """llama.cpp's context."""
+        return self._ctx
 
     def describe(self, role: str) -> ModelLoad:
         """How it was loaded and where it lies."""
@@ -143,6 +162,7 @@ class LlamaTarget:
         return self._seqs[seq].n_past
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
+        self._keep_layers({layer for item in work for layer in item.features})
         batch = self._batch
         batch.clear()
         rows: list[Rows] = []
@@ -165,6 +185,11 @@ class LlamaTarget:
             self._recover(work)
             raise self._failure(code)
         return rows
+
+    def _keep_layers(self, layers: Set[int]) -> None:
+        for layer in layers - self._layers:
+            self._model.native.hooks.give_layer(self._ctx, layer)
+            self._layers.add(layer)
 
     def fill_up_to(self, multiple: int) -> None:
         """From now on passes have a multiple of so many rows; the options must be for an exact target."""
@@ -257,6 +282,11 @@ class LlamaTarget:
             self._views[address] = view
         return view
 
+    def layer(self, layer: int, rows: Sequence[int]) -> Features:
+        """What a layer read for ``rows`` of the last pass: ``[len(rows), n_embd]``, a view where they lie in a row."""
+        states = self._model.native.hooks.layer(self._ctx, layer, self._batch.rows, self._model.n_embd)
+        return picked(states, rows)
+
     def cells(self, seq: int) -> int:
         """Bytes of state the cache holds for a sequence: linear in its cells, for checks in tests."""
         return int(self._lib.llama_state_seq_get_size(self._ctx, self._seqs[seq].main))
@@ -275,6 +305,7 @@ class LlamaRows:
         self._target = target
         self._rows = rows
         self._from = work.rows_from
+        self._layers = work.features
         self._read: dict[int, Row] = {}
 
     def logits(self, node: int) -> Row:
@@ -289,8 +320,16 @@ class LlamaRows:
         return state.draw(self.logits(node))
 
     @property
-    def features(self) -> Mapping[int, Row]:
-        return {}
+    def features(self) -> Mapping[int, Features]:
+        rows = [self._rows[node] for node in sorted(self._rows)]
+        return {layer: self._target.layer(layer, rows) for layer in self._layers}
+
+
+def picked(states: Features, rows: Sequence[int]) -> Features:
+    """``rows`` of ``states``; of those that lie in a row, a view."""
+    if rows and list(rows) == list(range(rows[0], rows[0] + len(rows))):
+        return states[rows[0] : rows[0] + len(rows)]
+    return states[list(rows)]
 
 
 class CacheMemory:

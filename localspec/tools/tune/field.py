@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from localspec.drafters.files import DRAFT_MODEL, HEADS
 from localspec.errors import ModelError
-from localspec.hub.header import read_header
+from localspec.hub.header import Header, read_header
 from localspec.hub.shelf import Entry, parts
 from localspec.hub.vocabulary import Vocabulary
-from localspec.loading import DRAFT_MODEL
 from localspec.options.rules import DEFAULT_TYPES
 from localspec.tools.local import Setting
 from localspec.types import SpecParams
@@ -59,17 +59,19 @@ def is_usual(spec: SpecParams) -> bool:
 def draft_models(target: Path, entries: Iterable[Entry]) -> list[Path]:
     """Those of the models that may guess for the target: smaller, and of its vocabulary as far as headers say. The
     likeliest to pay come first."""
-    wanted, size = _vocabulary(target), sum(part.stat().st_size for part in parts(target))
+    wanted, size = Vocabulary.of(_header(target)), sum(part.stat().st_size for part in parts(target))
     found: dict[Path, float] = {}
     for entry in entries:
         path = entry.path
         if entry.fault is None and 0 < entry.size < size and not path.samefile(target):
             with suppress(ModelError):
-                if _vocabulary(path).same_as(wanted):
+                header = _header(path)
+                # A head cannot be timed by itself.
+                if header.architecture not in HEADS and Vocabulary.of(header).same_as(wanted):
                     found.setdefault(path.resolve(), abs(math.log(size / entry.size / _SMALLER)))
     return sorted(found, key=lambda path: found[path])
 
 
-def _vocabulary(path: Path) -> Vocabulary:
+def _header(path: Path) -> Header:
     """Raises `ModelLoadError`."""
-    return Vocabulary.of(read_header(parts(path)[0]))
+    return read_header(parts(path)[0])

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from localspec.backends.base import Target
+from localspec.drafters.files import DRAFT_MODEL
 from localspec.engine import Engine
 from localspec.errors import LocalspecError, OutOfMemory
-from localspec.loading import DRAFT_MODEL
 from localspec.plan import Plan
 from localspec.tools.cells import Cell
 from localspec.tools.local import LocalRunner, Setting

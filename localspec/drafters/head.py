@@ -1,0 +1,140 @@
+"""``draft-eagle3``: a head reads the target's hidden states and guesses from them (EAGLE-3, arXiv 2503.01840).
+
+The tree grows as a draft model's does (`draft_model`), with one thing more: beside each token the head reads the state
+behind the token before it. In the text these come from the target's passes, for guesses from the head's own. When
+guesses have stood, their cells are dropped and read again with the target's states: a head that goes on from its own
+guesses drifts.
+
+So position i of the head's cache holds token i + 1 of the text with the state of token i, and the pending token is read
+first in each tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.backends.base import CARRIED, Head, Rows, Work
+from localspec.drafters.base import Ask, Features
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.files import EAGLE3
+from localspec.drafters.growth import Growth
+from localspec.drafters.translation import Translation
+from localspec.spec.tree import TokenTree
+from localspec.vocab import Pairing
+
+States = NDArray[np.float32]
+
+
+class HeadModel(DraftModel):
+    """A `Head` that guesses for its target. It takes the target's states in as they come, encoded, and reads them at
+    the first guess."""
+
+    name = EAGLE3
+
+    def __init__(self, head: Head, pairing: Pairing) -> None:
+        super().__init__(head, pairing)
+        self._head = head
+        self.needs = head.layers
+        self._unread: dict[int, list[States]] = {}  # states of the text from the end of the cache on
+
+    def open(self, seq: int) -> None:
+        super().open(seq)
+        self._unread[seq] = []
+
+    def fork(self, seq: int, new: int, n: int) -> None:
+        read = self._model.n_past(self._lanes[seq])
+        super().fork(seq, new, max(n - 1, 0))
+        states = self._states(seq)[: max(n - read, 0)]
+        self._unread[new] = [states] if read < n else []
+
+    def close(self, seq: int) -> None:
+        super().close(seq)
+        del self._unread[seq]
+
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
+        self._settle(seq)
+        self._take_in(seq, start, features)
+
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        growth = self._growing.pop(seq, None)
+        if growth is not None:
+            self._keep(seq, growth.decoded_path(()))
+        kept = [0, *path]
+        self._take_in(seq, start, {layer: states[kept] for layer, states in rows.features.items()})
+
+    def _take_in(self, seq: int, start: int, features: Features) -> None:
+        """The target has given its hidden states of the text from position ``start`` on."""
+        if self._known(seq) > start:
+            self.truncate(seq, start)
+        if self._known(seq) == start:  # what follows a gap can be read only when the gap is filled
+            self._unread[seq].append(self._head.encode(self._lanes[seq], features))
+
+    def _known(self, seq: int) -> int:
+        """Tokens of the text whose states are here, or were read."""
+        return self._model.n_past(self._lanes[seq]) + sum(len(states) for states in self._unread[seq])
+
+    def _states(self, seq: int) -> States:
+        """States that were not read yet, ``[n, width]``, in one piece."""
+        unread = self._unread[seq]
+        if len(unread) > 1:
+            unread[:] = [np.concatenate(unread)]
+        return unread[0] if unread else np.empty((0, 0), np.float32)
+
+    def _keep(self, seq: int, path: Sequence[int]) -> None:
+        """Of the uncommitted tree, ``path`` stays: as many unread states were read."""
+        self._model.commit(self._lanes[seq], path)
+        self._unread[seq] = [self._states(seq)[len(path) :]]
+
+    def _text(self, ask: Ask) -> Sequence[int]:
+        return ask.tokens[1:] if self._known(ask.seq) == len(ask.tokens) - 1 else ()
+
+    def _read_text(self, ask: Ask, chunk: Sequence[int]) -> None:
+        lane, states = self._lanes[ask.seq], self._states(ask.seq)[: len(chunk)]
+        self._model.forward([Work.prompt(lane, chunk, states=states)])
+        self._keep(ask.seq, range(len(chunk)))
+
+    def _growth(self, ask: Ask, unread: Sequence[int], depth: int, branches: int) -> Growth:
+        return Carrying(ask, unread, depth, self._pairing, self.name, branches, self._states(ask.seq))
+
+    def truncate(self, seq: int, n: int) -> None:
+        self._settle(seq)
+        lane, states = self._lanes[seq], self._states(seq)
+        read = self._model.n_past(lane)
+        if read < n:
+            self._unread[seq] = [states[: n - read]]
+        else:  # the state of the last token that stands was read with one that does not: it is gone
+            self._model.truncate(lane, max(n - 1, 0))
+            self._unread[seq] = []
+
+    def lag(self, seq: int, n_past: int) -> int:
+        return max(n_past - self._known(seq), 0)
+
+
+class Carrying(Growth):
+    """A tree whose nodes are read with the states behind their parents; ``states`` are those of the unread text."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        unread: Sequence[int],
+        depth: int,
+        pairing: Pairing | Translation,
+        source: str,
+        branches: int,
+        states: States,
+    ) -> None:
+        super().__init__(ask, unread, depth, pairing, source, branches)
+        self._text_states = states
+        self._carried = np.empty((0, states.shape[1]), np.float32)  # behind each decoded node
+
+    def work(self, lane: int) -> Work:
+        work = super().work(lane)
+        return replace(work, states=self._carried[self._cache_parents[work.done :]] if work.done else self._text_states)
+
+    def take(self, rows: Rows) -> None:
+        self._carried = np.concatenate([self._carried, rows.features[CARRIED]])
+        super().take(rows)

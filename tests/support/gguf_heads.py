@@ -1,0 +1,155 @@
+"""Tiny random EAGLE-3 heads: GGUF files, and the same weights computed plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.support.gguf_files import TokenizerKeys
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class TinyHead:
+    """A random head for a target of ``target_width`` that has ``n_vocab`` tokens.
+
+    Args:
+        layers: the target's layers whose inputs it reads.
+        guessable: ids that it can guess, in ascending order; ``None`` = all.
+        norm_before_residual: the residual stream starts with the *normed* state.
+    """
+
+    n_vocab: int
+    target_width: int
+    layers: tuple[int, int, int]
+    width: int = 64
+    heads: int = 4
+    kv_heads: int = 2
+    guessable: tuple[int, ...] | None = None
+    norm_before_residual: bool = False
+    n_ctx: int = 2048
+    seed: int = 0
+
+    @cached_property
+    def tensors(self) -> dict[str, Array]:
+        rng = np.random.default_rng(self.seed)
+
+        def matrix(rows: int, columns: int) -> Array:
+            return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
+
+        def norm() -> Array:
+            return 1 + rng.standard_normal(self.width, np.float32) / np.float32(5)
+
+        width, each = self.width, self.width // self.heads
+        return {
+            "fc.weight": matrix(width, 3 * self.target_width),
+            "blk.0.attn_norm.weight": norm(),
+            "blk.0.attn_norm_2.weight": norm(),
+            "blk.0.attn_q.weight": matrix(width, 2 * width),
+            "blk.0.attn_k.weight": matrix(self.kv_heads * each, 2 * width),
+            "blk.0.attn_v.weight": matrix(self.kv_heads * each, 2 * width),
+            "blk.0.attn_output.weight": matrix(width, width),
+            "blk.0.ffn_norm.weight": norm(),
+            "blk.0.ffn_gate.weight": matrix(2 * width, width),
+            "blk.0.ffn_up.weight": matrix(2 * width, width),
+            "blk.0.ffn_down.weight": matrix(width, 2 * width),
+            "output_norm.weight": norm(),
+            "token_embd.weight": matrix(self.n_vocab, width),
+            "output.weight": matrix(len(self.guessable or range(self.n_vocab)), width) * np.float32(3),
+        }
+
+    def write(self, path: Path, tokenizer: TokenizerKeys) -> Path:
+        writer = gguf.GGUFWriter(path, "eagle3")
+        writer.add_name("tiny random head")
+        writer.add_context_length(self.n_ctx)
+        writer.add_embedding_length(self.width)
+        writer.add_block_count(1)
+        writer.add_vocab_size(self.n_vocab)
+        writer.add_layer_norm_rms_eps(1e-5)
+        writer.add_head_count(self.heads)
+        writer.add_head_count_kv(self.kv_heads)
+        writer.add_rope_dimension_count(self.width // self.heads)
+        writer.add_rope_freq_base(10000.0)
+        writer.add_feed_forward_length(2 * self.width)
+        writer.add_key_value(
+            "eagle3.target_layers", list(self.layers), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT32
+        )
+        writer.add_uint32("eagle3.target_hidden_size", self.target_width)
+        writer.add_bool("eagle3.norm_before_residual", self.norm_before_residual)
+        for name, (value, kind, element) in tokenizer.keys.items():
+            writer.add_key_value(name, value, kind, sub_type=element)
+        for name, weights in self.tensors.items():
+            writer.add_tensor(name, weights)
+        if self.guessable is not None:
+            writer.add_tensor("d2t", np.array(self.guessable, np.int64))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path
+
+    def encode(self, features: Array) -> Array:
+        """States ``[n, width]`` from features ``[n, 3 · target_width]``."""
+        states: Array = features @ self.tensors["fc.weight"].T
+        return states
+
+    def states_and_logits(
+        self, tokens: Sequence[int], states: Array, parents: Sequence[int] | None = None
+    ) -> tuple[Array, Array]:
+        """What each row carries on ``[n, width]``, and its scores by the target's ids ``[n, n_vocab]``.
+
+        Row i is token ``tokens[i]`` with the state ``states[i]``, behind row ``parents[i]`` (the row before).
+        """
+        weights = self.tensors
+        n, width, each = len(tokens), self.width, self.width // self.heads
+        parents = list(range(-1, n - 1)) if parents is None else list(parents)
+        above = np.zeros((n, n), bool)
+        depths = np.zeros(n, int)
+        for row, parent in enumerate(parents):
+            if parent >= 0:
+                above[row], depths[row] = above[parent], depths[parent] + 1
+            above[row, row] = True
+        normed = _norm(states, weights["blk.0.attn_norm_2.weight"])
+        embedded = _norm(weights["token_embd.weight"][list(tokens)], weights["blk.0.attn_norm.weight"])
+        read = np.concatenate([embedded, normed], axis=1)
+        query = _rotated((read @ weights["blk.0.attn_q.weight"].T).reshape(n, self.heads, each), depths)
+        key = _rotated((read @ weights["blk.0.attn_k.weight"].T).reshape(n, self.kv_heads, each), depths)
+        value = (read @ weights["blk.0.attn_v.weight"].T).reshape(n, self.kv_heads, each)
+        key, value = (np.repeat(part, self.heads // self.kv_heads, axis=1) for part in (key, value))
+        scores = np.einsum("qhd,khd->hqk", query, key) / np.sqrt(each)
+        scores[:, ~above] = -np.inf
+        shares = np.exp(scores - scores.max(axis=2, keepdims=True))
+        shares /= shares.sum(axis=2, keepdims=True)
+        mixed = np.einsum("hqk,khd->qhd", shares, value).reshape(n, width)
+        carried = (normed if self.norm_before_residual else states) + mixed @ weights["blk.0.attn_output.weight"].T
+        inner = _norm(carried, weights["blk.0.ffn_norm.weight"])
+        gate = inner @ weights["blk.0.ffn_gate.weight"].T
+        inner = gate / (1 + np.exp(-gate)) * (inner @ weights["blk.0.ffn_up.weight"].T)
+        carried = carried + inner @ weights["blk.0.ffn_down.weight"].T
+        own = _norm(carried, weights["output_norm.weight"]) @ weights["output.weight"].T
+        logits = np.full((n, self.n_vocab), -np.inf, np.float32)
+        logits[:, list(self.guessable or range(self.n_vocab))] = own
+        return carried.astype(np.float32), logits
+
+
+def _norm(rows: Array, weight: Array) -> Array:
+    normed: Array = rows / np.sqrt((rows**2).mean(axis=1, keepdims=True) + 1e-5) * weight
+    return normed
+
+
+def _rotated(rows: Array, positions: NDArray[np.int_]) -> Array:
+    """RoPE over neighbouring pairs; ``rows`` is ``[n, heads, each]``."""
+    each = rows.shape[2]
+    angles = positions[:, None] / 10000.0 ** (np.arange(0, each, 2) / each)
+    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    even, odd = rows[..., 0::2], rows[..., 1::2]
+    turned = np.empty_like(rows)
+    turned[..., 0::2], turned[..., 1::2] = even * cos - odd * sin, even * sin + odd * cos
+    return turned
