@@ -12,6 +12,7 @@ from localspec.types import (
     Event,
     Finished,
     Notice,
+    Paced,
     SpecStats,
     Standing,
     Started,
@@ -60,6 +61,8 @@ class AnswerTrace:
         self.tokens: list[TokenInfo] = []
         self.steps: list[Step] = []
         self.remarks: list[Remark] = []
+        #: Whether its steps, some of them at least, were granted one by one.
+        self.paced = False
         #: Who guessed, in order of the first guess.
         self.drafters: list[str] = []
         #: The last step that had guesses.
@@ -81,6 +84,8 @@ class AnswerTrace:
                 self._meet(token.source for token in event.tokens)
                 if event.step is not None:
                     self._add(event.step)
+            case Paced():
+                self.paced = True
             case Notice(about=Standing() as standing):
                 self.remarks.append(Remark(self._count, standing))
             case Finished():
