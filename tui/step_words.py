@@ -18,10 +18,11 @@ def step_words(trace: AnswerTrace) -> str:
     step = trace.steps[-1]
     held = [f"{KEPT if token.source else DRAWN}{visible(token.piece, CELLS)}" for token in trace.tokens_of(step)]
     at = step.stats.accepted
-    return "  ".join([_head(step), *held[:at], *_rejected(trace, step), *held[at:]])
+    return "  ".join([headline(step), *held[:at], *_rejected(trace, step), *held[at:]])
 
 
-def _head(step: Step) -> str:
+def headline(step: Step) -> str:
+    """How the guesses of a step fared."""
     if not step.stats.draft_n:
         return f"step {step.number}: nothing was guessed"
     guesses = "guess" if step.stats.draft_n == 1 else "guesses"

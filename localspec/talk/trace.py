@@ -61,8 +61,6 @@ class AnswerTrace:
         self.tokens: list[TokenInfo] = []
         self.steps: list[Step] = []
         self.remarks: list[Remark] = []
-        #: Whether its steps, some of them at least, were granted one by one.
-        self.paced = False
         #: Who guessed, in order of the first guess.
         self.drafters: list[str] = []
         #: The last step that had guesses.
@@ -71,6 +69,7 @@ class AnswerTrace:
         self._trees: dict[int, TreeTrace] = {}
         self._most_trees = trees
         self._emitted = self._count = 0
+        self._steps_when_paced: int | None = None
         # Sums up to each step, so that any stretch of the answer costs two look-ups.
         self._drafted, self._accepted = [0], [0]
 
@@ -85,7 +84,7 @@ class AnswerTrace:
                 if event.step is not None:
                     self._add(event.step)
             case Paced():
-                self.paced = True
+                self._steps_when_paced = len(self.steps)
             case Notice(about=Standing() as standing):
                 self.remarks.append(Remark(self._count, standing))
             case Finished():
@@ -123,6 +122,11 @@ class AnswerTrace:
         """Totals so far; the engine's own once the answer is over. Until then joined steps are missing, since nobody
         knows what each of them brought, and ``by_source`` is empty if the request asked for no trace."""
         return self._book.snapshot() if self.finished is None else self.finished.stats
+
+    @property
+    def paced(self) -> bool:
+        """Whether the newest step was granted by itself, or the first is waited for."""
+        return self._steps_when_paced is not None and len(self.steps) <= self._steps_when_paced + 1
 
     @property
     def saved(self) -> float | None:
