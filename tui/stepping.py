@@ -17,7 +17,7 @@ class Stepping(Panels):
         await self.transcript.tell_step(step_words(self._trace))
         if not event.left:
             one, on = (actions.first_key(name, self.keys) for name in ("step", "run-on"))
-            self.show_doing(f"waits: {one} one step, {on} to the end", None)
+            self.show_doing(f"waits for a key: {one} one step, {on} to the end", None)
 
     async def action_step_mode(self) -> None:
         chat = self.conductor.chat
@@ -40,4 +40,4 @@ class Stepping(Panels):
         off = not self.conductor.chat.running.paced
         turns_on = actions.first_key("step-mode", self.keys)
         self.clear_notifications()
-        self.tell(f"step mode is off: {turns_on} turns it on" if off else "no answer waits: ask something")
+        self.tell(f"step mode is off: {turns_on} turns it on" if off else "no answer waits for a step")

@@ -48,7 +48,8 @@ def waiting(engine: HostedEngine) -> tuple[HostedHandle, Iterator[Event], list[E
 
 def test_every_grant_is_one_step_and_the_text_is_the_same(engine: HostedEngine) -> None:
     handle = engine.submit(PACED)
-    events, got, grants = iter(handle), [], 0
+    events, grants = iter(handle), 0
+    got: list[Event] = []
     while not got or not isinstance(got[-1], Finished):
         if got:
             handle.grant(1)

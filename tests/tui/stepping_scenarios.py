@@ -11,7 +11,7 @@ from tests.tui.support import Gated, Scenario, ask, rests, told, turns, until
 
 
 def waits(app: LocalspecApp) -> bool:
-    return app.status_line.status.doing.startswith("waits: ")
+    return app.status_line.status.doing.startswith("waits for a key: ")
 
 
 def passes(app: LocalspecApp) -> int:
@@ -34,7 +34,7 @@ async def ask_paced(app: LocalspecApp, pilot: Pilot[None]) -> None:
 async def step_mode(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await ask_paced(app, pilot)
     assert told(app).startswith("step mode is on")
-    assert app.status_line.status.doing == "waits: alt+n one step, alt+r to the end"
+    assert app.status_line.status.doing == "waits for a key: alt+n one step, alt+r to the end"
     await pilot.press("alt+t")  # off: the answer goes on by itself, and so does the next
     assert told(app).startswith("step mode is off")
     await rests(app, pilot)
@@ -59,7 +59,7 @@ async def step(app: LocalspecApp, pilot: Pilot[None]) -> None:
     assert trace.finished is not None
     assert turns(app)[-1][1] == app.conductor.chat.conversation.messages[-1].content != ""
     await pilot.press("alt+n")
-    assert told(app) == "no answer waits: ask something"
+    assert told(app) == "no answer waits for a step"
 
 
 async def run_on(app: LocalspecApp, pilot: Pilot[None]) -> None:
@@ -74,7 +74,7 @@ async def run_on(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await pilot.press("escape")
     await rests(app, pilot)
     await pilot.press("alt+r")
-    assert told(app) == "no answer waits: ask something"
+    assert told(app) == "no answer waits for a step"
 
 
 SCENARIOS: dict[str, Scenario] = {"step-mode": step_mode, "step": step, "run-on": run_on}

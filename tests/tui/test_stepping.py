@@ -164,8 +164,8 @@ async def test_the_command_says_how_it_stands() -> None:
 async def test_keys_are_named_as_they_are() -> None:
     async with running(says(*WORDS), keymap={"step": "f10,alt+i", "run-on": "f11"}) as (app, pilot):
         await ask_paced(app, pilot)
-        assert app.status_line.status.doing == "waits: f10 one step, f11 to the end"
-        assert app.status_line.status.line(40) == "waits: f10 one step, f11 to the end"
+        assert app.status_line.status.doing == "waits for a key: f10 one step, f11 to the end"
+        assert app.status_line.status.line(48) == app.status_line.status.doing
         await pilot.press("f10")
         await until(pilot, lambda: turns(app)[-1][1] == "w0 ")
 

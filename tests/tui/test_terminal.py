@@ -129,7 +129,7 @@ def test_an_engine_that_is_killed_while_it_waits_for_a_key_keeps_the_answer(tmp_
         terminal.send(b"\x1bt")
         terminal.until(b"step mode is on")
         terminal.send(b"hello\r")
-        terminal.until(b"waits: ")
+        terminal.until(b"waits for a key")
         terminal.send(b"\x1bn")
         terminal.until(b"step 1: ")
         (child,) = engines(terminal.process.pid)
@@ -138,7 +138,7 @@ def test_an_engine_that_is_killed_while_it_waits_for_a_key_keeps_the_answer(tmp_
         terminal.send(b"\x1b[15~")  # F5
         terminal.until(b"ready")
         terminal.send(b"again\r")
-        terminal.until(b"waits: ")
+        terminal.until(b"waits for a key")
         terminal.send(b"\x1br")
         terminal.until(b"5 tok")
         terminal.send(b"\x11")
@@ -150,7 +150,7 @@ def test_an_engine_that_is_killed_while_it_waits_for_a_key_keeps_the_answer(tmp_
 def test_a_terminal_that_closes_while_an_answer_waits_for_a_key(tmp_path: Path) -> None:
     with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
         terminal.send(b"\x1bthello\r")
-        terminal.until(b"waits: ")
+        terminal.until(b"waits for a key")
         terminal.send(b"\x1bn")
         terminal.until(b"step 1: ")
         (child,) = engines(terminal.process.pid)
