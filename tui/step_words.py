@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from localspec.talk.trace import AnswerTrace, Step
 from localspec.tui.tree_view import DRAWN, KEPT, REJECTED
 from localspec.tui.visible import visible
@@ -12,13 +14,20 @@ MOST_REJECTED, CELLS = 6, 16
 
 def step_words(trace: AnswerTrace) -> str:
     """The newest step of an answer: ``step 3: 2 of 3 guesses held  ✓␣cat  ✓␣sat  ✗␣on  →␣down``; nothing before the
-    first. Tokens that are held back are not in it."""
+    first. Without its tree nobody knows what was rejected, nor what held and is no part of the text: an end token."""
     if not trace.steps:
         return ""
     step = trace.steps[-1]
-    held = [f"{KEPT if token.source else DRAWN}{visible(token.piece, CELLS)}" for token in trace.tokens_of(step)]
-    at = step.stats.accepted
-    return "  ".join([headline(step), *held[:at], *_rejected(trace, step), *held[at:]])
+    tree, own = trace.tree(step), trace.drawn(step)
+    held = [token.piece for token in trace.tokens_of(step)[: step.stats.accepted]]
+    rejected: list[bytes] = []
+    if tree is not None and tree.pieces:
+        held = [tree.pieces[node] for node in tree.path]
+        rejected = [piece for node, piece in enumerate(tree.pieces) if node and node not in tree.path]
+    more = len(rejected) - MOST_REJECTED
+    parts = [headline(step), *_signed(KEPT, held), *_signed(REJECTED, rejected[:MOST_REJECTED])]
+    parts += [f"{REJECTED} {more} more"] if more > 0 else []
+    return "  ".join([*parts, *_signed(DRAWN, [] if own is None else [own.piece])])
 
 
 def headline(step: Step) -> str:
@@ -29,11 +38,5 @@ def headline(step: Step) -> str:
     return f"step {step.number}: {step.stats.accepted} of {step.stats.draft_n} {guesses} held"
 
 
-def _rejected(trace: AnswerTrace, step: Step) -> list[str]:
-    tree = trace.tree(step)
-    if tree is None:
-        return []
-    nodes = [node for node in range(1, len(tree.tokens)) if node not in tree.path]
-    more = len(nodes) - MOST_REJECTED
-    named = [f"{REJECTED}{visible(tree.pieces[node], CELLS)}" for node in nodes[:MOST_REJECTED]]
-    return [*named, f"{REJECTED} {more} more"] if more > 0 else named
+def _signed(sign: str, pieces: Iterable[bytes]) -> list[str]:
+    return [f"{sign}{visible(piece, CELLS)}" for piece in pieces]

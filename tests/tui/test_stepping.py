@@ -54,6 +54,8 @@ def test_a_step_in_a_line() -> None:
     assert step_words(heard(plain, guessed)) == "step 2: 2 of 3 guesses held  ✓␣cat  ✓␣sat  ✗␣[b]on  →␣up"
     held_back = Tokens(1, "", (), step(1, 0, None))
     assert step_words(heard(held_back)) == "step 1: 0 of 1 guess held"
+    ends = Tokens(1, " cat", DRAWN[:1], step(3, 2, TREE))
+    assert step_words(heard(ends)) == "step 1: 2 of 3 guesses held  ✓␣cat  ✓␣sat  ✗␣[b]on"
     many = TreeTrace((1,) * 12, (-1, *(0,) * 11), (1.0,) * 12, ("",) * 12, (), (b"\x1b",) * 12)
     assert step_words(heard(Tokens(1, "", (), step(11, 0, many)))).endswith("✗\\x1b  ✗ 5 more")
 
