@@ -31,7 +31,7 @@ class Pace:
     def grant(self, steps: int | None) -> None:
         """So many more, ``None``: all that come. After ``None`` they count from here: 0 stops it where it is."""
         with self._lock:
-            self._left = None if steps is None else (self._left or 0) + steps
+            self._left = None if steps is None else (self._left or 0) + max(steps, 0)
             self._said = None
 
     def take(self) -> None:
