@@ -31,7 +31,13 @@ SCREEN = (
     " found the token under the cursor, and what else might have stood there. F3 and F4 show trees and the model's"
     " probabilities of answers that began while one of them was open, and `/trace FILE.jsonl` writes them for"
     " other programs. F7 and F8 list models: those used lately first, then the demo, the cache, and what lies"
-    " beside the model in use; and of each whether it fits into memory and whether it can guess for this model."
+    " beside the model in use; and of each whether it fits into memory and whether it can guess for this model.\n\n"
+    "Step mode (alt+t, or `/step on`) shows speculation happen: an answer waits before every verify step, and the"
+    " status line says for which key. alt+n makes exactly one step. A line below the answer tells what was guessed in"
+    " it (✓ held, ✗ not drawn, → the target's own token); F3 draws the tree, F4 marks the tokens. alt+r goes on to the"
+    " end of the answer, escape stops it. It is the engine that waits, and it computes nothing meanwhile; text and"
+    " seed are as ever, and the waiting counts for no speed. Where the controller finds that guessing does not pay,"
+    " there is little to see: `/spec fixed` guesses in every step."
 )
 NOTE = "<!-- Made by scripts/gen_docs.py: do not edit. -->"
 

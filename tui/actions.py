@@ -150,6 +150,23 @@ ACTIONS: tuple[Action, ...] = (
     Action("guess-more", "alt+k", "Guess more", "Guesses one token more ahead.", GUESSES, "guess_more"),
     Action("guess-less", "alt+j", "Guess less", "Guesses one token less ahead.", GUESSES, "guess_less"),
     Action(
+        "step-mode",
+        "alt+t",
+        "Step mode",
+        "Answers wait before every verify step, or come by themselves again.",
+        GUESSES,
+        "step_mode",
+    ),
+    Action(
+        "step",
+        "alt+n",
+        "One step",
+        "In step mode: makes one verify step. F3 draws what was guessed and what of it held.",
+        GUESSES,
+        "step",
+    ),
+    Action("run-on", "alt+r", "Run on", "In step mode: goes on to the end of this answer.", GUESSES, "run_on"),
+    Action(
         "compare",
         "alt+a",
         "Compare",
@@ -210,6 +227,12 @@ def methods(owner: Owner, keymap: Mapping[str, str]) -> dict[str, str]:
 def by_method(method: str) -> Action | None:
     """The app's action that this method is, if it is one."""
     return next((one for one in ACTIONS if one.method == method and one.owner == "app"), None)
+
+
+def first_key(id: str, keymap: Mapping[str, str]) -> str:
+    """The key to name for an action."""
+    action = next(one for one in ACTIONS if one.id == id)
+    return keys_of(action, keymap).partition(",")[0]
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> str:

@@ -52,11 +52,12 @@ from localspec.tui.news import (
     Trouble,
     Waiting,
 )
-from localspec.tui.panels import Panels
 from localspec.tui.side import Side
 from localspec.tui.status import StatusLine
+from localspec.tui.stepping import Stepping
 from localspec.tui.transcript import Transcript
 from localspec.tui.turns import plain
+from localspec.types import Paced
 
 #: Seconds between two looks at what came from the engine's thread.
 INTERVAL = 0.05
@@ -72,7 +73,7 @@ MOST_WAITING = 3
 ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-class LocalspecApp(Panels, Chats):
+class LocalspecApp(Stepping, Chats):
     """The screen.
 
     Args:
@@ -200,6 +201,8 @@ class LocalspecApp(Panels, Chats):
                 await self.transcript.take(event)
                 self.status_line.hear(event)
                 self.came.publish(event)
+                if isinstance(event, Paced):
+                    await self.show_pace(event)
             case Ended(kept, footer):
                 await self.transcript.end(kept, footer)
             case Doing(what, share):

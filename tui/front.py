@@ -17,7 +17,7 @@ from localspec.talk.turn import Asked, Turn, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui import actions
 from localspec.tui.news import Came, Copied, Doing, Edits, Ended, Multiline, News, Returned, Said, Trouble
-from localspec.types import Failed, Finished, Prefill
+from localspec.types import Failed, Finished, Paced, Prefill
 
 READING = "reading the prompt"
 DOING = {"answer": "answering", "thinking": "thinking"}
@@ -107,6 +107,10 @@ class ScreenFront:
     def keys_in_brief(self) -> Sequence[str]:
         return actions.in_brief()
 
+    @property
+    def paces(self) -> bool:
+        return True
+
     def say(self, text: str) -> None:
         self._room.show()  # first: what is said about it stands below it
         self._room.tell(Said(text))
@@ -150,6 +154,8 @@ class ScreenFront:
             elif isinstance(last, Piece) and doing != last.kind:
                 doing = last.kind
                 self._room.tell(Doing(DOING[doing]))
+            elif isinstance(last, Paced):  # the screen says that it waits; what comes next says what it is at
+                doing = ""
             self._room.tell(Came(last))
         return last
 

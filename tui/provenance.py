@@ -22,6 +22,7 @@ from localspec.text.layout import flow
 from localspec.text.printable import one_line
 from localspec.tui.lines import RowsView
 from localspec.tui.marks import colours_of, marks_of
+from localspec.tui.step_words import step_words
 from localspec.tui.token_lines import Shown, TokenLines
 from localspec.tui.visible import visible
 from localspec.types import TokenInfo
@@ -210,6 +211,8 @@ class Provenance(Vertical):
             told = detail(text.token, text.cursor, len(self._trace.tokens), width)
             if self._trace.started is None:
                 told = Content("\n".join(wrap(NOTHING, width)))
+            elif self._trace.paced and self._trace.steps:
+                told = Content("\n".join((*wrap(step_words(self._trace), width), ""))) + told
             self.query_one("#token", _Lines).show(told, width)
 
 

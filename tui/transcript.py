@@ -96,6 +96,11 @@ class Transcript(VerticalScroll):
             case _:
                 pass
 
+    async def tell_step(self, text: str) -> None:
+        """The newest verify step of the turn that runs."""
+        if self._current is not None:
+            await self._current.tell_step(text)
+
     async def _begin(self, asked: Asked) -> None:
         await self._forget_unkept(asked.question)
         while self._earlier and asked.replacing > len(self.kept):

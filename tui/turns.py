@@ -197,6 +197,7 @@ class Turn(Resting):
         self.footer: tuple[str, ...] = ()
         self._version = ""
         self._foot: Quiet | None = None
+        self._step: Quiet | None = None
 
     @classmethod
     def past(cls, question: PastTurn, answer: PastTurn | None) -> Turn:
@@ -234,9 +235,14 @@ class Turn(Resting):
         """A notice about this turn; below what is there so far."""
         await self.mount(Quiet(text, kind="notice"))
 
+    async def tell_step(self, text: str) -> None:
+        """The newest verify step, while steps wait for a key."""
+        self._step = await self._line(self._step, text, "step")
+
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
         await self._answer.end()
+        await self.tell_step("")
         self.footer = tuple(footer)
         await self._show_foot()
 
@@ -252,16 +258,20 @@ class Turn(Resting):
         return " · ".join((*((self._version,) if self._version else ()), *self.footer))
 
     async def _show_foot(self) -> None:
-        text, foot = self._footing, self._foot
         self.wake()  # its height may be another
-        if text and foot is not None:
-            foot.say(text)
-        elif text:
-            self._foot = Quiet(text, kind="footer")
-            await self.mount(self._foot)
-        elif foot is not None:
-            self._foot = None
-            await foot.remove()
+        self._foot = await self._line(self._foot, self._footing, "footer")
+
+    async def _line(self, line: Quiet | None, text: str, kind: str) -> Quiet | None:
+        """A line below all else, changed, new or gone; nothing takes it away."""
+        if line is None and text:
+            line = Quiet(text, kind=kind)
+            await self.mount(line)
+        elif line is not None and text:
+            line.say(text)
+        elif line is not None:
+            await line.remove()
+            line = None
+        return line
 
     @property
     def sections(self) -> list[Section]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -16,13 +16,13 @@ from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
 from localspec.talk.attach import Attachment, with_attachments
 from localspec.talk.listener import Listener
+from localspec.talk.running import Handle, Running
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
 from localspec.talk.trace import AnswerTrace
 from localspec.talk.turn import Answer, Asked, LeftOut, Turn
 from localspec.types import (
     EngineInfo,
-    Event,
     Finished,
     GenerationRequest,
     Message,
@@ -31,14 +31,6 @@ from localspec.types import (
 )
 
 SEEDS = 2**64
-
-
-class Handle(Protocol):
-    """The events of one answer."""
-
-    def __iter__(self) -> Iterator[Event]: ...
-
-    def cancel(self) -> None: ...
 
 
 class Engine(Protocol):
@@ -104,8 +96,8 @@ class Chat:
         self._noticed: set[str] = set()
         self._remarks = Remarks()
         self._reasoning: tuple[object, Reasoning] | None = None
-        self._handle: Handle | None = None
-        self._stopping = False
+        #: Stops the answer that runs, or lets it on step by step.
+        self.running = Running()
 
     @property
     def engine(self) -> Engine:
@@ -161,12 +153,10 @@ class Chat:
 
     def stop(self) -> None:
         """From any thread or a signal handler: ends the running answer within one pass."""
-        self._stopping = True
-        if self._handle is not None:
-            self._handle.cancel()
+        self.running.stop()
 
     def _start(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
-        self._handle, self._stopping = None, False
+        self.running.begin()
         return self._turn(question, replacing, sent)
 
     def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
@@ -185,10 +175,15 @@ class Chat:
             yield Notice(0, line)
         reasoning = self.reasoning()
         answer = Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
-        asked = replace(self.request(fitted.messages), draft_from=said(replaced), trace=bool(self.watchers))
-        self._handle = handle = self.engine.submit(asked)
-        if self._stopping:
-            handle.cancel()
+        steps = self.running.steps
+        asked = replace(
+            self.request(fitted.messages),
+            draft_from=said(replaced),
+            trace=bool(self.watchers) or steps is not None,
+            steps=steps,
+        )
+        handle = self.engine.submit(asked)
+        self.running.runs(handle, asked)
         self.trace = trace = AnswerTrace()
         try:
             for listener in self.listeners:
@@ -199,7 +194,7 @@ class Chat:
                     self._remarks.hear(event)
                 yield from answer.take(event)
         finally:
-            self._handle = None
+            self.running.over()
             self.unanswered = None if answer.worth_keeping else (question, replacing, sent)
             if answer.worth_keeping:
                 self._keep(question, answer, replacing)
@@ -241,7 +236,7 @@ class Chat:
     @property
     def stopping(self) -> bool:
         """Whether the user stopped the answer that runs, or the last one."""
-        return self._stopping
+        return self.running.stopping
 
     @property
     def left_out(self) -> int:

@@ -240,6 +240,14 @@ MODELS = (
         completes="spec",
     ),
     Command(
+        "step",
+        "[on|off]",
+        "key by key",
+        "On the full screen: answers wait for a key before every verify step, to see what of the guesses holds.",
+        engine.step,
+        completes="switch",
+    ),
+    Command(
         "stats",
         "",
         "speed and guesses",

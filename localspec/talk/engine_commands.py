@@ -145,6 +145,23 @@ def _spec_option(name: str) -> Option:
     raise UsageError(f"/spec has no {name:.40}", hint=f"There are {', '.join(SPEC_KEYS)}.")
 
 
+def step(front: Front, argument: str) -> None:
+    if not front.paces:
+        raise UsageError("this prompt has no keys for single steps", hint="The full screen has: localspec chat --tui.")
+    running = front.chat.running
+    if argument:
+        running.pace(settings.switch(argument))
+    front.say(step_mode(front.chat))
+
+
+def step_mode(chat: Chat) -> str:
+    """How it stands, in words."""
+    if not chat.running.paced:
+        return "step mode is off: answers come by themselves"
+    seldom = "" if spec_params(chat.values).mode == "fixed" else "; with /spec fixed there are guesses in all of them"
+    return f"step mode is on: answers wait before every verify step{seldom}"
+
+
 def think(front: Front, argument: str) -> None:
     chat = front.chat
     if argument:

@@ -70,6 +70,10 @@ class Front(Protocol):
     def keys_in_brief(self) -> Sequence[str]:
         """The same in a few words each, without what few people need."""
 
+    @property
+    def paces(self) -> bool:
+        """Whether it has keys that let an answer go on step by step."""
+
     def say(self, text: str) -> None:
         """Lines for the user; control characters in them are made harmless."""
 

@@ -12,6 +12,7 @@ from localspec.types import (
     Event,
     Finished,
     Notice,
+    Paced,
     SpecStats,
     Standing,
     Started,
@@ -68,6 +69,7 @@ class AnswerTrace:
         self._trees: dict[int, TreeTrace] = {}
         self._most_trees = trees
         self._emitted = self._count = 0
+        self._steps_when_paced: int | None = None
         # Sums up to each step, so that any stretch of the answer costs two look-ups.
         self._drafted, self._accepted = [0], [0]
 
@@ -81,6 +83,8 @@ class AnswerTrace:
                 self._meet(token.source for token in event.tokens)
                 if event.step is not None:
                     self._add(event.step)
+            case Paced():
+                self._steps_when_paced = len(self.steps)
             case Notice(about=Standing() as standing):
                 self.remarks.append(Remark(self._count, standing))
             case Finished():
@@ -118,6 +122,11 @@ class AnswerTrace:
         """Totals so far; the engine's own once the answer is over. Until then joined steps are missing, since nobody
         knows what each of them brought, and ``by_source`` is empty if the request asked for no trace."""
         return self._book.snapshot() if self.finished is None else self.finished.stats
+
+    @property
+    def paced(self) -> bool:
+        """Whether the newest step was granted by itself, or the first is waited for."""
+        return self._steps_when_paced is not None and len(self.steps) <= self._steps_when_paced + 1
 
     @property
     def saved(self) -> float | None:

@@ -17,7 +17,7 @@ from localspec.tui.app import LocalspecApp
 from localspec.tui.dialogs import EditQuestion, Help
 from localspec.tui.sessions import SessionsScreen
 from localspec.tui.turns import Turn
-from tests.tui import panel_scenarios
+from tests.tui import panel_scenarios, stepping_scenarios
 from tests.tui.support import (
     Scenario,
     ask,
@@ -249,6 +249,7 @@ SCENARIOS: dict[str, Scenario] = {
     "find": find,
     "thinking": thinking,
     **panel_scenarios.SCENARIOS,
+    **stepping_scenarios.SCENARIOS,
     "page-up": page_up,
     "page-down": page_down,
     "start": start,

@@ -124,6 +124,42 @@ def test_an_engine_that_is_killed_leaves_a_screen_that_works(tmp_path: Path) -> 
     assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello", "again"]
 
 
+def test_an_engine_that_is_killed_while_it_waits_for_a_key_keeps_the_answer(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"\x1bt")
+        terminal.until(b"step mode is on")
+        terminal.send(b"hello\r")
+        terminal.until(b"waits for a key")
+        terminal.send(b"\x1bn")
+        terminal.until(b"step 1: ")
+        (child,) = engines(terminal.process.pid)
+        os.kill(child, signal.SIGKILL)
+        terminal.until(b"SIGKILL")
+        terminal.send(b"\x1b[15~")  # F5
+        terminal.until(b"ready")
+        terminal.send(b"again\r")
+        terminal.until(b"waits for a key")
+        terminal.send(b"\x1br")
+        terminal.until(b"5 tok")
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello", "again"]
+    assert [bool(text) for role, text in kept(tmp_path) if role == "assistant"] == [True, True]
+
+
+def test_a_terminal_that_closes_while_an_answer_waits_for_a_key(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"\x1bthello\r")
+        terminal.until(b"waits for a key")
+        terminal.send(b"\x1bn")
+        terminal.until(b"step 1: ")
+        (child,) = engines(terminal.process.pid)
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end()[0] == 143
+    assert [bool(text) for role, text in kept(tmp_path) if role == "assistant"] == [True]
+    assert not Path(f"/proc/{child}").exists()
+
+
 def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
         terminal.send(b"\xff\xfe")

@@ -114,6 +114,10 @@ class Repl:
     def keys_in_brief(self) -> Sequence[str]:
         return KEYS_IN_BRIEF
 
+    @property
+    def paces(self) -> bool:
+        return False
+
     def say(self, text: str) -> None:
         tell(printable(text, keep="\n\t"))
 

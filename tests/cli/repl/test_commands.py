@@ -714,3 +714,9 @@ def test_odd_arguments_are_no_faults_of_ours(capsys: Said, line: str) -> None:
     said = capsys.readouterr().err
     assert "error" in said
     assert "that did not work" not in said
+
+
+def test_a_prompt_without_keys_for_steps_says_who_has_them(capsys: Said) -> None:
+    one = chat()
+    assert "The full screen has: localspec chat --tui." in take(one, capsys, "/step on")
+    assert not one.running.paced
