@@ -18,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCALSPEC, FAKE = "localspec", "tests.cli.fake_main"
+#: For what is only waited for: models without weights that are slow otherwise (tests/cli/factories.py).
+HURRY = {"LOCALSPEC_TEST_PASS_TIME": "0"}
 #: Quick and the same on every machine.
 PLAIN = ("-t", "1", "--temp", "0", "-s", "1")
 
@@ -37,17 +39,16 @@ def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def run(*arguments: str, module: str = LOCALSPEC, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
     """The finished command; its standard input is a pipe with ``stdin``."""
-    return subprocess.run(
-        command(*arguments, module=module), input=stdin, capture_output=True, env=environment(env), timeout=100
-    )
+    env = environment({**HURRY, **(env or {})})
+    return subprocess.run(command(*arguments, module=module), input=stdin, capture_output=True, env=env, timeout=100)
 
 
-def shell(script: str, *arguments: str, module: str = LOCALSPEC) -> Done:
+def shell(script: str, *arguments: str, module: str = LOCALSPEC, env: Mapping[str, str] | None = None) -> Done:
     """Runs ``script`` in bash, where ``"$@"`` is the command."""
     return subprocess.run(
         ["bash", "-c", script, "bash", *command(*arguments, module=module)],
         capture_output=True,
-        env=environment(),
+        env=environment(env),
         timeout=100,
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import FAKE, PLAIN, ROOT, children, command, environment, shell
+from tests.cli.support import FAKE, PLAIN, ROOT, children, command, environment, run, shell
 
 STORY = ("complete", "-m", "fake.gguf", "-s", "3", "-n", "450", "--ignore-eos", "-p", "abc")
 SOON = 5.0  # seconds; the answer alone takes nine
@@ -47,7 +47,7 @@ def test_while_decoding_the_text_so_far_stays(number: signal.Signals, code: int)
         first = process.stdout.read(5)
         ended, rest, err = ended_by(process, number)
     assert (ended, err) == (code, b"")
-    whole = shell('"$@"', *STORY, module=FAKE).stdout
+    whole = run(*STORY, module=FAKE).stdout
     assert whole.startswith(first + rest)
     assert len(first + rest) < len(whole)
 
@@ -110,9 +110,9 @@ def test_under_timeout() -> None:
 def test_while_modules_are_imported(tmp_path: Path, number: signal.Signals, code: int) -> None:
     module = f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\nexcept BaseException:\n    raise ImportError\n"
     (tmp_path / "like_numpy.py").write_text(module)
-    run = "app.BODIES['complete'] = ('like_numpy', ''); sys.argv = ['localspec', 'complete']; main.main()"
+    start = "app.BODIES['complete'] = ('like_numpy', ''); sys.argv = ['localspec', 'complete']; main.main()"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; from localspec.cli import app, main; {run}"],
+        [sys.executable, "-c", f"import sys; from localspec.cli import app, main; {start}"],
         capture_output=True,
         env=environment({"PYTHONPATH": f"{ROOT}:{tmp_path}"}),
         timeout=60,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import ExitCode
-from tests.cli.support import FAKE, PLAIN, Done, command, environment, error_line, run, shell
+from tests.cli.support import FAKE, HURRY, PLAIN, Done, command, environment, error_line, run, shell
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 
 ASK = ("complete", "-m", "fake.gguf", "-s", "3", "-n", "40", "--ignore-eos")
@@ -168,13 +168,13 @@ def test_closed_pipe_ends_quietly_and_soon(form: tuple[str, ...], unbuffered: st
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-"])
 def test_stdout_closed_from_the_start(closed: str) -> None:
-    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE)
+    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE, env=HURRY)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>&- <&-"])
 def test_stderr_closed_from_the_start(closed: str) -> None:
-    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE)
+    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE, env=HURRY)
     assert (done.returncode, done.stdout) == (0, fake("-p", "abc").stdout)
     assert shell(f'"$@" {closed}', "complete", "--nope").returncode == ExitCode.USAGE
 
@@ -182,7 +182,7 @@ def test_stderr_closed_from_the_start(closed: str) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("arguments", [(*ASK, "-p", "abc"), (*ASK, "-p", "abc", "--json"), ("--version",), ("-h",)])
 def test_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
-    done = shell('"$@" >/dev/full', *arguments, module=FAKE)
+    done = shell('"$@" >/dev/full', *arguments, module=FAKE, env=HURRY)
     assert done.returncode == ExitCode.RUNTIME
     assert done.stderr.decode().splitlines() == ["localspec: error: [Errno 28] No space left on device"]
 
