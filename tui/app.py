@@ -22,11 +22,13 @@ from localspec.options import Values
 from localspec.talk import commands
 from localspec.talk.completion import Completion, completions
 from localspec.talk.history import History
+from localspec.talk.mention import Scales
 from localspec.talk.turn import TurnEvent
 from localspec.tui import actions
 from localspec.tui.chats import Chats
 from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
+from localspec.tui.costs import Costs
 from localspec.tui.dialogs import EditQuestion
 from localspec.tui.driver import TerminalDriver
 from localspec.tui.engines import Opener
@@ -118,6 +120,7 @@ class LocalspecApp(Panels, Chats):
         self.transcript = Transcript(self.conductor.chat.conversation.turns)
         self.find_bar = FindBar(self.transcript)
         self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])
+        self.scales = Scales(self.conductor.chat.count, self.conductor.counting)
         self.status_line = StatusLine()
         self.side = Side()
         self._waiting = Static(id="waiting", markup=False)
@@ -136,6 +139,7 @@ class LocalspecApp(Panels, Chats):
                 yield self.transcript
                 yield self.find_bar
                 yield Offers()
+                yield Costs(self.scales.lines)
                 yield self._waiting
                 yield self.composer
             yield self.side
@@ -234,7 +238,7 @@ class LocalspecApp(Panels, Chats):
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):
-                self.push_screen(EditQuestion(text, self.offers, self.keys), self._edited)
+                self.push_screen(EditQuestion(text, self.offers, self.scales.lines, self.keys), self._edited)
             case Copied(text):
                 self.copy_to_clipboard(text)
             case Multiline(on):
@@ -262,7 +266,8 @@ class LocalspecApp(Panels, Chats):
         self.transcript.to_end()
         if not self.transcript.display:  # on a narrow screen: what is said now is to be seen
             self.call_next(self.close_panel)
-        self.conductor.put(Job("command" if commands.is_command(event.text) else "message", event.text))
+        is_command = commands.is_command(event.text)
+        self.conductor.put(Job("command" if is_command else "message", event.text, typed=event.typed))
 
     def _edited(self, text: str | None) -> None:
         if text is not None:

@@ -52,6 +52,7 @@ class ScreenTerminal:
     def __init__(self, room: Room, *, multiline: bool) -> None:
         self._room = room
         self._multiline = multiline
+        self.typed = ""
         self.edited: SimpleQueue[str | None] = SimpleQueue()
 
     @property
@@ -68,6 +69,7 @@ class ScreenTerminal:
         text = self.edited.get()
         if text is None:
             raise LineCleared
+        self.typed = text
         return text
 
     def withdraw(self) -> None:

@@ -28,6 +28,8 @@ class Terminal(Protocol):
 
     #: Enter begins a new line instead of sending.
     multiline: bool
+    #: What of the last message was written by hand: only there files may be mentioned.
+    typed: str
 
     def read(self, default: str = "") -> str | None:
         """The next message; ``default`` is there to be changed. ``None``: the end of input (ctrl-d).

@@ -12,6 +12,7 @@ from localspec.talk import settings
 from localspec.talk.attach import Attachment, in_short, matching, read_file
 from localspec.talk.chat import exchanges
 from localspec.talk.front import Front, Leave, LineCleared
+from localspec.talk.mention import as_typed
 
 WIDTH = 20  # cells of the gauge
 #: Watches the trees of a chat.
@@ -37,14 +38,14 @@ def edit(front: Front, argument: str) -> None:
     if back > len(questions):
         raise _too_far(back, len(questions), "asked")
     try:
-        text = front.terminal.read(questions[-back])
+        text = front.terminal.read(as_typed(questions[-back]))
     except (KeyboardInterrupt, LineCleared):
         text = None
     if not (text or "").strip():
         front.say("nothing was changed")
         return
     assert text is not None
-    front.turn(front.chat.ask(text, replacing=back))
+    front.turn(front.chat.ask(text, replacing=back, typed=front.terminal.typed))
 
 
 def undo(front: Front, argument: str) -> None:

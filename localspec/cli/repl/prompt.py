@@ -75,6 +75,7 @@ class PromptTerminal:
         multiline: bool,
     ) -> None:
         self.multiline = multiline
+        self.typed = ""
         self._output = output
         self._screen = screen
         self._keyboard = keyboard
@@ -115,7 +116,8 @@ class PromptTerminal:
             self._quoted = False
             try:
                 with _ended_by_signals(self._session.app) as check:
-                    text = self._pastes.unfold(self._session.prompt(default=default, pre_run=check))
+                    self.typed = self._session.prompt(default=default, pre_run=check)
+                text = self._pastes.unfold(self.typed)
             except EOFError:
                 self._session.default_buffer.append_to_history()  # the terminal may have gone away
                 return None

@@ -116,6 +116,7 @@ class Typed:
 
     def __init__(self, lines: Sequence[str | BaseException]) -> None:
         self.multiline = False
+        self.typed = ""
         self.lines = list(lines)
         self.defaults: list[str] = []
         self.copied: list[str] = []
@@ -129,6 +130,7 @@ class Typed:
         line = self.lines.pop(0)
         if isinstance(line, BaseException):
             raise line
+        self.typed = line
         return line
 
     def withdraw(self) -> None:

@@ -1,0 +1,48 @@
+"""What the files cost that a message mentions, before it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from textual import work
+from textual.widgets import Static
+
+from localspec.tui.turns import plain
+
+#: Lines for a text, in any thread.
+Weigh = Callable[[str], Sequence[str]]
+#: Seconds without a key after which the files are read.
+PAUSE = 0.2
+#: Lines that are shown.
+MOST_LINES = 5
+
+
+class Costs(Static):
+    """A line for each file. They are read and counted in a thread of their own, one text after the other."""
+
+    def __init__(self, weigh: Weigh) -> None:
+        super().__init__(id="costs", markup=False)
+        self.display = False
+        self._weigh = weigh
+        self._turn = asyncio.Lock()
+
+    def weigh(self, text: str) -> None:
+        """Another text stands in the editor."""
+        if "@" in text:
+            self._soon(text)
+        else:
+            self.workers.cancel_node(self)
+            self._show(())
+
+    @work(exclusive=True)
+    async def _soon(self, text: str) -> None:
+        await asyncio.sleep(PAUSE)
+        async with self._turn:  # a thread cannot be cancelled
+            lines = await asyncio.shield(asyncio.to_thread(self._weigh, text))
+        self._show(lines)
+
+    def _show(self, lines: Sequence[str]) -> None:
+        more = [f"… and {len(lines) - MOST_LINES + 1} more"] if len(lines) > MOST_LINES else []
+        self.update(plain("\n".join([*lines[: MOST_LINES - len(more)], *more])))
+        self.display = bool(lines)
