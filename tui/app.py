@@ -239,8 +239,8 @@ class LocalspecApp(Panels, Chats):
                 self.composer.give_back(text)
             case Edits(text):
                 self.push_screen(EditQuestion(text, self.offers, self.scales.lines, self.keys), self._edited)
-            case Copied(text):
-                self.copy_to_clipboard(text)
+            case Copied(text, sequence):
+                self.take(text, sequence)
             case Multiline(on):
                 self.composer.multiline = on
             case Left(code):

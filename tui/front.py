@@ -10,6 +10,7 @@ from typing import Protocol
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.errors import EngineDied, ExitCode
 from localspec.report import status_parts
+from localspec.talk import clipboard
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.front import LineCleared, Terminal
@@ -75,9 +76,10 @@ class ScreenTerminal:
     def withdraw(self) -> None:
         self._room.withdraw()
 
-    def copy(self, text: str) -> bool:
-        self._room.tell(Copied(text))
-        return True
+    def copy(self, text: str) -> str:
+        way = clipboard.put(text)
+        self._room.tell(Copied(text, way.sequence))
+        return way.said
 
 
 class ScreenFront:

@@ -43,8 +43,8 @@ class Terminal(Protocol):
         """ctrl-c stopped something: what was typed in the meantime is not sent by itself. It is the
         draft of the next message, or given up where there is no way to show it; the user is told."""
 
-    def copy(self, text: str) -> bool:
-        """Puts text into the clipboard; False if this terminal has no way to."""
+    def copy(self, text: str) -> str:
+        """Puts text into the clipboard; a line that says which way it went, or that there is none."""
 
 
 class Front(Protocol):

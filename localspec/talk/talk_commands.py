@@ -153,11 +153,7 @@ def copy(front: Front, argument: str) -> None:
     answers = [message.content for message in front.chat.conversation.messages if message.role == "assistant"]
     if back > len(answers):
         raise _too_far(back, len(answers), "answered")
-    text = answers[-back]
-    if front.terminal.copy(text):
-        front.say(f"{len(text)} characters went to the clipboard, if this terminal takes them (OSC 52)")
-    else:
-        front.say("this terminal has no clipboard: /export FILE.md writes the conversation to a file")
+    front.say(front.terminal.copy(answers[-back]))
 
 
 def multiline(front: Front, argument: str) -> None:

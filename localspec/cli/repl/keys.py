@@ -51,6 +51,13 @@ for what is left of the context is refused in one line, and nothing is sent. The
 sent, and anew when it is edited; saved conversations and exports have the text. `/read` and `/glob` take files along
 with the next message. Over pipes nothing is a mention.
 
+## Copying
+
+What is copied goes through `wl-copy`, `xclip`, `xsel`, `pbcopy` or `clip.exe`, the first that is there and has a screen
+to go to. Over ssh, or where there is none, the terminal is asked to take it (OSC 52). Whether it does nobody can know:
+the text is in a file too, `localspec/copied.txt` in the folder for state (`$XDG_STATE_HOME` or `~/.local/state` on
+Linux), and only there if it has more than 70,000 bytes. A line says which way it went.
+
 ## Saved conversations
 
 What is said at a terminal is saved: a question when it is asked, its answer when it ends, both with all that `/edit`,

@@ -58,8 +58,8 @@ class PlainTerminal:
         if lines:
             note(f"what was typed in the meantime is not sent: {lines} line{'' if lines == 1 else 's'}")
 
-    def copy(self, text: str) -> bool:
-        return False
+    def copy(self, text: str) -> str:
+        return "this terminal has no clipboard: /export FILE.md writes the conversation to a file"
 
     def _whole(self, first: str) -> str:
         """The message that begins with this line."""

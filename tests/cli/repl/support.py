@@ -120,7 +120,6 @@ class Typed:
         self.lines = list(lines)
         self.defaults: list[str] = []
         self.copied: list[str] = []
-        self.clipboard = True
         self.withdrawn = 0
 
     def read(self, default: str = "") -> str | None:
@@ -136,10 +135,9 @@ class Typed:
     def withdraw(self) -> None:
         self.withdrawn += 1
 
-    def copy(self, text: str) -> bool:
-        if self.clipboard:
-            self.copied.append(text)
-        return self.clipboard
+    def copy(self, text: str) -> str:
+        self.copied.append(text)
+        return f"copied {len(text)} characters"
 
 
 def repl(one: Chat, *lines: str | BaseException) -> Repl:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import pytest
 
 from localspec.cli.diagnostics import Ending
 from localspec.cli.output import Output
+from localspec.cli.repl import plain
 from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.plain import PlainTerminal
 from localspec.talk.front import LineCleared
@@ -182,6 +184,7 @@ def test_a_program_at_the_other_end_of_a_pipe_mentions_no_files(
     stdin = io.TextIOWrapper(io.BytesIO(b"see @file\n"))
     monkeypatch.setattr(stdin, "isatty", lambda: at_terminal, raising=False)
     monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr(plain, "controls_are_shown", nullcontext)
     terminal = PlainTerminal(Output(), Keyboard(None), History(None), multiline=False)
     assert terminal.read() == "see @file"
     assert terminal.typed == ("see @file" if at_terminal else "")
