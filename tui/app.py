@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -30,7 +31,7 @@ from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
 from localspec.tui.costs import Costs
 from localspec.tui.dialogs import EditQuestion
-from localspec.tui.driver import TerminalDriver
+from localspec.tui.driver import Ahead, TerminalDriver
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
 from localspec.tui.news import (
@@ -87,6 +88,7 @@ class LocalspecApp(Panels, Chats):
         first: a message that is sent at once; never a command.
         store: where the conversation is saved; ``None``: nowhere.
         session: the saved one that it goes on with.
+        ahead: what was typed before.
 
     Attributes:
         came: hears every event of every turn.
@@ -110,8 +112,11 @@ class LocalspecApp(Panels, Chats):
         first: str | None = None,
         store: Store | None = None,
         session: Session | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         super().__init__(driver_class=TerminalDriver)
+        self.ahead = ahead
+        self.takes_keys = threading.Event()
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
@@ -158,7 +163,12 @@ class LocalspecApp(Panels, Chats):
                     self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
         self.keep_drafts()
-        self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        """The first frame is there, and nothing is loaded yet."""
+        self.takes_keys.set()
+        self.conductor.start()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.measure)

@@ -4,28 +4,64 @@ from __future__ import annotations
 
 import os
 import selectors
+import threading
 from codecs import getincrementaldecoder
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
+from textual import events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 _PATIENCE = 0.1  # seconds after which an escape is one, and no longer the start of a key
+_KEYS = (events.Key, events.Paste)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What was typed before the screen was there, and how the terminal's line was set before somebody saw to it that
+    keys wait (as `termios.tcgetattr` has it)."""
+
+    typed: bytes
+    line: list[Any]
+
+
+class Typed(Protocol):
+    """An app, as far as keys are concerned.
+
+    Attributes:
+        takes_keys: set when there is something that they can be typed into.
+    """
+
+    ahead: Ahead | None
+    takes_keys: threading.Event
 
 
 class TerminalDriver(LinuxDriver):
     """Textual's, but bytes that are no text do not end the program, and neither does a terminal that is gone: a signal
-    says so, and there is something to be kept before the end."""
+    says so, and there is something to be kept before the end. Keys are not lost that come before the first frame."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._file = cast(TextIOWrapper, _Lasting(cast(TextIOWrapper, self._file)))
+        typed = cast(Typed, self._app)
+        self._takes_keys = typed.takes_keys
+        self._line = None if typed.ahead is None else typed.ahead.line
+        self._ahead = b"" if typed.ahead is None else typed.ahead.typed
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.attrs_before = self._line or self.attrs_before  # whoever gets the terminal gets it as it was
 
     def run_input_thread(self) -> None:
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
+        first, self._ahead = self._ahead, b""
+        waiting = [*parser.feed(decode(first))] if first else []  # nothing would be taken for the end
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -35,8 +71,15 @@ class TerminalDriver(LinuxDriver):
                     if not data:
                         return
                     messages += parser.feed(decode(data))
-                for message in messages:
-                    self.process_message(message)
+                waiting = self._passed_on([*waiting, *messages])
+
+    def _passed_on(self, messages: Sequence[Message]) -> list[Message]:
+        """Returns those that have to wait."""
+        takes = self._takes_keys.is_set()
+        for message in messages:
+            if takes or not isinstance(message, _KEYS):
+                self.process_message(message)
+        return [] if takes else [message for message in messages if isinstance(message, _KEYS)]
 
     def _read(self) -> bytes:
         """What was typed; nothing: the terminal is gone."""

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.chat.store import Store
 from localspec.cli.diagnostics import has_colour, note
+from localspec.cli.repl.typeahead import keys_wait
 from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress, engine_for, model_files
 from localspec.cli.source import read_prompt
@@ -38,7 +39,14 @@ def screen(values: Values) -> int:
     given = values["prompt"] is not None or values["file"] is not None
     first = read_prompt(values, more_follows=True) if given else None
     _tell_textual_of_colour(values)
+    with keys_wait(sys.stdin.fileno(), sys.stderr) as (typed, line):
+        return _run(values, first, typed, line)
+
+
+def _run(values: Values, first: str | None, typed: bytes, line: list[Any]) -> int:
+    """``typed`` was typed before, when the terminal's line was set so."""
     from localspec.tui.app import LocalspecApp
+    from localspec.tui.driver import Ahead
 
     store = Store() if saves(values, at_terminal=True) else None
     session = wanted(values, store)
@@ -51,6 +59,7 @@ def screen(values: Values) -> int:
         first=first,
         store=store,
         session=session,
+        ahead=Ahead(typed, line),
     )
     book = app.conductor.book
     with nullcontext() if book is None else saved_at_the_end(book):
