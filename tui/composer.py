@@ -103,6 +103,8 @@ class Offers(Static):
         self.display = False
 
     def show(self, offers: Sequence[Completion]) -> None:
+        if not (offers or self.display):
+            return  # this is asked at every key
         lines = [f"{spelled(one.text, keep=' '):<16} {one.note}".rstrip() for one in offers[:MOST_OFFERS]]
         if len(offers) > MOST_OFFERS:
             lines.append(f"… and {len(offers) - MOST_OFFERS} more")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from textual import work
 from textual.widgets import Static
+from textual.worker import Worker
 
 from localspec.tui.turns import plain
 
@@ -26,16 +27,17 @@ class Costs(Static):
         self.display = False
         self._weigh = weigh
         self._turn = asyncio.Lock()
+        self._worker: Worker[None] | None = None
 
     def weigh(self, text: str) -> None:
         """Another text stands in the editor."""
-        if "@" in text:
-            self._soon(text)
-        else:
-            self.workers.cancel_node(self)
+        if self._worker is not None:
+            self._worker.cancel()
+        self._worker = self._soon(text) if "@" in text else None
+        if self._worker is None:
             self._show(())
 
-    @work(exclusive=True)
+    @work
     async def _soon(self, text: str) -> None:
         await asyncio.sleep(PAUSE)
         async with self._turn:  # a thread cannot be cancelled
@@ -43,6 +45,8 @@ class Costs(Static):
         self._show(lines)
 
     def _show(self, lines: Sequence[str]) -> None:
+        if not (lines or self.display):
+            return
         more = [f"… and {len(lines) - MOST_LINES + 1} more"] if len(lines) > MOST_LINES else []
         self.update(plain("\n".join([*lines[: MOST_LINES - len(more)], *more])))
         self.display = bool(lines)

@@ -23,10 +23,16 @@ _KEYS = (events.Key, events.Paste)
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What was typed before the screen was there, and how the terminal's line was set before somebody saw to it that
-    keys wait (as `termios.tcgetattr` has it)."""
+    """What was typed before the screen was there.
 
-    typed: bytes
+    Attributes:
+        text: what stands in the editor then.
+        sends: whether Enter followed it.
+        line: how the terminal's line was set before somebody saw to it that keys wait (as `termios.tcgetattr` has it).
+    """
+
+    text: str
+    sends: bool
     line: list[Any]
 
 
@@ -50,18 +56,17 @@ class TerminalDriver(LinuxDriver):
         self._file = cast(TextIOWrapper, _Lasting(cast(TextIOWrapper, self._file)))
         typed = cast(Typed, self._app)
         self._takes_keys = typed.takes_keys
-        self._line = None if typed.ahead is None else typed.ahead.line
-        self._ahead = b"" if typed.ahead is None else typed.ahead.typed
+        self._ahead = typed.ahead
+        self._waiting = [] if typed.ahead is None else _at_once(typed.ahead)
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        self.attrs_before = self._line or self.attrs_before  # whoever gets the terminal gets it as it was
+        if self._ahead is not None:
+            self.attrs_before = self._ahead.line  # whoever gets the terminal gets it as it was
 
     def run_input_thread(self) -> None:
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
-        first, self._ahead = self._ahead, b""
-        waiting = [*parser.feed(decode(first))] if first else []  # nothing would be taken for the end
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -71,15 +76,17 @@ class TerminalDriver(LinuxDriver):
                     if not data:
                         return
                     messages += parser.feed(decode(data))
-                waiting = self._passed_on([*waiting, *messages])
+                self._pass_on(messages)
 
-    def _passed_on(self, messages: Sequence[Message]) -> list[Message]:
-        """Returns those that have to wait."""
+    def _pass_on(self, messages: Sequence[Message]) -> None:
+        """Keys wait until they are taken."""
         takes = self._takes_keys.is_set()
-        for message in messages:
+        came, self._waiting = [*self._waiting, *messages], []
+        for message in came:
             if takes or not isinstance(message, _KEYS):
                 self.process_message(message)
-        return [] if takes else [message for message in messages if isinstance(message, _KEYS)]
+            else:
+                self._waiting.append(message)
 
     def _read(self) -> bytes:
         """What was typed; nothing: the terminal is gone."""
@@ -87,6 +94,12 @@ class TerminalDriver(LinuxDriver):
             return os.read(self.fileno, 65536)
         except OSError:
             return b""
+
+
+def _at_once(ahead: Ahead) -> list[Message]:
+    """Put in as a paste is: key by key, a long text takes its time."""
+    text: list[Message] = [events.Paste(ahead.text)] if ahead.text else []
+    return [*text, events.Key("enter", "\r")] if ahead.sends else text
 
 
 class _Lasting:

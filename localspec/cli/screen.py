@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from localspec.chat.store import Store
 from localspec.cli.diagnostics import has_colour, note
-from localspec.cli.repl.typeahead import keys_wait
+from localspec.cli.repl.typeahead import draft, keys_wait
 from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress, engine_for, model_files
 from localspec.cli.source import read_prompt
@@ -40,10 +40,10 @@ def screen(values: Values) -> int:
     first = read_prompt(values, more_follows=True) if given else None
     _tell_textual_of_colour(values)
     with keys_wait(sys.stdin.fileno(), sys.stderr) as (typed, line):
-        return _run(values, first, typed, line)
+        return _run(values, first, typed.decode(errors="replace"), line)
 
 
-def _run(values: Values, first: str | None, typed: bytes, line: list[Any]) -> int:
+def _run(values: Values, first: str | None, typed: str, line: list[Any]) -> int:
     """``typed`` was typed before, when the terminal's line was set so."""
     from localspec.tui.app import LocalspecApp
     from localspec.tui.driver import Ahead
@@ -59,7 +59,7 @@ def _run(values: Values, first: str | None, typed: bytes, line: list[Any]) -> in
         first=first,
         store=store,
         session=session,
-        ahead=Ahead(typed, line),
+        ahead=Ahead(draft(typed), typed.endswith("\r"), line),
     )
     book = app.conductor.book
     with nullcontext() if book is None else saved_at_the_end(book):
