@@ -61,9 +61,10 @@ def keys_wait(line: int, screen: TextIO | None) -> Iterator[tuple[bytes, list[An
         ours[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR)
         ours[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(line, termios.TCSADRAIN, ours)
+    typed = b"" if screen is None else _typed_before(line)  # before there are marks, which belong to what follows them
     mark_pastes(screen, on=True)
     try:
-        yield b"" if screen is None else _typed_before(line), before
+        yield typed, before
     finally:
         mark_pastes(screen, on=False)
         with suppress(termios.error):  # the terminal may be gone
