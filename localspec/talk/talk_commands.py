@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 from localspec.chat import transcript
+from localspec.chat.store import MessageTree, Session, title_of
+from localspec.chat.store.outgoing import for_web_ui, of_turns
 from localspec.errors import UsageError
 from localspec.talk import settings
-from localspec.talk.attach import Attachment, in_short, matching, read_file
+from localspec.talk.attach import Attachment, in_short, matching, own_words, read_file
 from localspec.talk.chat import exchanges
 from localspec.talk.front import Front, Leave, LineCleared
 from localspec.talk.mention import as_typed
@@ -129,8 +131,20 @@ def load(front: Front, argument: str) -> None:
 def export_(front: Front, argument: str) -> None:
     path = _file(argument, "/export evening.md")
     form, title = transcript.form_of(path), "" if front.book is None else front.book.session.title
-    transcript.write(path, transcript.export(front.chat.conversation, form, title or "Conversation"))
-    front.say(f"wrote {_size(front)} to {path}")
+    if form == "jsonl":
+        text = for_web_ui(*_with_branches(front))
+    else:
+        text = transcript.export(front.chat.conversation, form, title or "Conversation")
+    transcript.write(path, text)
+    front.say(f"wrote {_size(front)} to {path}" + (", for llama.cpp's web UI and /import" if form == "jsonl" else ""))
+
+
+def _with_branches(front: Front) -> tuple[Session, MessageTree]:
+    if front.book is not None:
+        return front.book.session, front.book.tree
+    conversation = front.chat.conversation
+    first = next((own_words(one.content) for one in conversation.messages), "")
+    return of_turns(conversation.system, conversation.turns, title_of(first))
 
 
 def trace(front: Front, argument: str) -> None:
