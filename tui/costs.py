@@ -11,7 +11,7 @@ from textual.worker import Worker
 
 from localspec.tui.turns import plain
 
-#: Lines for a text, in any thread.
+#: Lines for a text, in any thread: one that is no longer waited for goes on to its end.
 Weigh = Callable[[str], Sequence[str]]
 #: Seconds without a key after which the files are read.
 PAUSE = 0.2
@@ -20,13 +20,12 @@ MOST_LINES = 5
 
 
 class Costs(Static):
-    """A line for each file. They are read and counted in a thread of their own, one text after the other."""
+    """A line for each file. They are read and counted in another thread."""
 
     def __init__(self, weigh: Weigh) -> None:
         super().__init__(id="costs", markup=False)
         self.display = False
         self._weigh = weigh
-        self._turn = asyncio.Lock()
         self._worker: Worker[None] | None = None
 
     def weigh(self, text: str) -> None:
@@ -37,12 +36,10 @@ class Costs(Static):
         if self._worker is None:
             self._show(())
 
-    @work
+    @work(exit_on_error=False)  # a line that is missing is no reason to end
     async def _soon(self, text: str) -> None:
         await asyncio.sleep(PAUSE)
-        async with self._turn:  # a thread cannot be cancelled
-            lines = await asyncio.shield(asyncio.to_thread(self._weigh, text))
-        self._show(lines)
+        self._show(await asyncio.to_thread(self._weigh, text))
 
     def _show(self, lines: Sequence[str]) -> None:
         if not (lines or self.display):

@@ -83,8 +83,8 @@ def put(text: str, what: str = "", *, file: Path | None = None, environ: Mapping
     kept = _kept(text, copied_file() if file is None else file)
     if len(text.encode("utf-8", "replace")) > MOST_SENT:
         return Way(f"{failed}{what}: too much for the clipboard of a terminal{f'; it is in {kept}' if kept else ''}")
-    also = f"; it is in {kept} too" if kept else ""
-    return Way(f"{failed}copied {what} through the terminal, if it takes it (OSC 52){also}", sequence(text))
+    also = f"; also in {kept}" if kept else ""
+    return Way(f"{failed}copied {what} by OSC 52, if this terminal takes it{also}", sequence(text))
 
 
 def sequence(text: str) -> str:

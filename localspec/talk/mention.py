@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from threading import Lock
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.hub.sizes import human
@@ -103,7 +104,7 @@ _Stamp = tuple[str, int, int, object]
 
 
 class Scales:
-    """Weighs what a message mentions, and remembers what it weighed. Belongs to whichever one thread calls it.
+    """Weighs what a message mentions, and remembers what it weighed; for any thread, one after the other.
 
     Args:
         count: tokens of a text; raises a `LocalspecError` where that cannot be said.
@@ -114,12 +115,14 @@ class Scales:
         self._count = count
         self._engine = engine
         self._known: dict[_Stamp, int] = {}
+        self._lock = Lock()
 
     def lines(self, text: str) -> list[str]:
         """A line for each mention, and one for all where there are several."""
-        engine = self._engine()
-        n_ctx = None if engine is None else engine[1]
-        costs = [self._cost(name, engine) for name in mentioned(text)]
+        with self._lock:
+            engine = self._engine()
+            n_ctx = None if engine is None else engine[1]
+            costs = [self._cost(name, engine) for name in mentioned(text)]
         return [*(one.line(n_ctx) for one in costs), *_together(costs, n_ctx)]
 
     def _cost(self, name: str, engine: tuple[str, int] | None) -> Cost:

@@ -69,7 +69,7 @@ def test_windows_gets_what_it_reads(tmp_path: Path) -> None:
 def test_a_terminal_is_asked_and_a_file_has_it_too(tmp_path: Path) -> None:
     file = tmp_path / "state" / "copied.txt"
     way = put("über", file=file, environ={"SSH_TTY": "x", "PATH": ""})
-    assert way.said == f"copied 4 characters through the terminal, if it takes it (OSC 52); it is in {file} too"
+    assert way.said == f"copied 4 characters by OSC 52, if this terminal takes it; also in {file}"
     assert way.sequence == sequence("über")
     assert b64decode(way.sequence.removeprefix("\x1b]52;c;").removesuffix("\x07")).decode() == "über"
     assert file.read_text() == "über"
@@ -101,5 +101,5 @@ def test_a_tool_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_file_that_cannot_be_written_is_not_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     way = put("x", file=tmp_path / "file" / "copied.txt", environ={"PATH": ""})
-    assert way.said == "copied 1 characters through the terminal, if it takes it (OSC 52)"
+    assert way.said == "copied 1 characters by OSC 52, if this terminal takes it"
     assert way.sequence

@@ -22,7 +22,7 @@ async def test_a_terminal_is_asked_and_the_file_named() -> None:
         assert str(copied_file()) in told(app)
         assert copied_file().read_text() == app.clipboard == "yes"
         await ask(app, pilot, "/copy")
-        assert f"it is in {copied_file()} too" in said(app)
+        assert f"also in {copied_file()}" in said(app)
 
 
 @on_screen
