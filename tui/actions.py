@@ -71,7 +71,13 @@ ACTIONS: tuple[Action, ...] = (
         "composer",
     ),
     Action(
-        "complete", "tab", "Complete", "Completes commands, settings and file names.", WRITING, "complete", "composer"
+        "complete",
+        "tab",
+        "Complete",
+        "Completes commands, settings and names of files, also after @.",
+        WRITING,
+        "complete",
+        "composer",
     ),
     Action("editor", "ctrl+g", "Editor", "Opens the message in $VISUAL or $EDITOR.", WRITING, "editor"),
     Action("stop", "escape", "Stop", "Stops the answer; what was shown stays.", TALK, "stop", footer=True),

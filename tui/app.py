@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -22,13 +23,15 @@ from localspec.options import Values
 from localspec.talk import commands
 from localspec.talk.completion import Completion, completions
 from localspec.talk.history import History
+from localspec.talk.mention import Scales
 from localspec.talk.turn import TurnEvent
 from localspec.tui import actions
 from localspec.tui.chats import Chats
 from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
+from localspec.tui.costs import Costs
 from localspec.tui.dialogs import EditQuestion
-from localspec.tui.driver import TerminalDriver
+from localspec.tui.driver import Ahead, TerminalDriver
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
 from localspec.tui.news import (
@@ -86,6 +89,7 @@ class LocalspecApp(Stepping, Chats):
         first: a message that is sent at once; never a command.
         store: where the conversation is saved; ``None``: nowhere.
         session: the saved one that it goes on with.
+        ahead: what was typed before.
 
     Attributes:
         came: hears every event of every turn.
@@ -109,8 +113,11 @@ class LocalspecApp(Stepping, Chats):
         first: str | None = None,
         store: Store | None = None,
         session: Session | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         super().__init__(driver_class=TerminalDriver)
+        self.ahead = ahead
+        self.takes_keys = threading.Event()
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
@@ -119,6 +126,7 @@ class LocalspecApp(Stepping, Chats):
         self.transcript = Transcript(self.conductor.chat.conversation.turns)
         self.find_bar = FindBar(self.transcript)
         self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])
+        self.scales = Scales(self.conductor.chat.count, self.conductor.counting)
         self.status_line = StatusLine()
         self.side = Side()
         self._waiting = Static(id="waiting", markup=False)
@@ -137,6 +145,7 @@ class LocalspecApp(Stepping, Chats):
                 yield self.transcript
                 yield self.find_bar
                 yield Offers()
+                yield Costs(self.scales.lines)
                 yield self._waiting
                 yield self.composer
             yield self.side
@@ -155,7 +164,12 @@ class LocalspecApp(Stepping, Chats):
                     self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
         self.keep_drafts()
-        self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        """The first frame is there, and nothing is loaded yet."""
+        self.takes_keys.set()
+        self.conductor.start()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.measure)
@@ -237,9 +251,9 @@ class LocalspecApp(Stepping, Chats):
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):
-                self.push_screen(EditQuestion(text, self.offers, self.keys), self._edited)
-            case Copied(text):
-                self.copy_to_clipboard(text)
+                self.push_screen(EditQuestion(text, self.offers, self.scales.lines, self.keys), self._edited)
+            case Copied(text, sequence):
+                self.take(text, sequence)
             case Multiline(on):
                 self.composer.multiline = on
             case Left(code):
@@ -265,7 +279,8 @@ class LocalspecApp(Stepping, Chats):
         self.transcript.to_end()
         if not self.transcript.display:  # on a narrow screen: what is said now is to be seen
             self.call_next(self.close_panel)
-        self.conductor.put(Job("command" if commands.is_command(event.text) else "message", event.text))
+        is_command = commands.is_command(event.text)
+        self.conductor.put(Job("command" if is_command else "message", event.text, typed=event.typed))
 
     def _edited(self, text: str | None) -> None:
         if text is not None:

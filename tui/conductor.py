@@ -47,11 +47,13 @@ PATIENCE = 3.0  # seconds that what runs gets to end
 @dataclass(frozen=True, slots=True)
 class Job:
     """Something for the engine's thread: load an engine, answer a message, run a command, answer the last question
-    with guesses and without, go on with the version of the last exchange that is so many places on."""
+    with guesses and without, go on with the version of the last exchange that is so many places on. ``typed`` is what
+    of a message may mention files."""
 
     kind: Literal["load", "message", "command", "compare", "walk"]
     text: str = ""
     places: int = 0
+    typed: str = ""
 
 
 class Conductor:
@@ -131,6 +133,11 @@ class Conductor:
         self.chat.stop()
         if self._comparison is not None:
             self._comparison.stop()
+
+    def counting(self) -> tuple[str, int] | None:
+        """From any thread: what tokens are counted with, and its context; ``None``: nothing is loaded."""
+        info = self._engines.info
+        return None if info is None else (info.target, info.n_ctx)
 
     # -- for what runs in the thread
 
@@ -252,7 +259,7 @@ class Conductor:
             self.tell(Brief(self._walked(job.places)))
         else:
             self.front.typed = job.text
-            self.front.turn(self.chat.ask(job.text.removeprefix("/")))
+            self.front.turn(self.chat.ask(job.text.removeprefix("/"), typed=job.typed))
 
     def _load(self) -> None:
         self.doing("loading the model …")

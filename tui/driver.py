@@ -4,24 +4,65 @@ from __future__ import annotations
 
 import os
 import selectors
+import threading
 from codecs import getincrementaldecoder
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
+from textual import events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 _PATIENCE = 0.1  # seconds after which an escape is one, and no longer the start of a key
+_KEYS = (events.Key, events.Paste)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What was typed before the screen was there.
+
+    Attributes:
+        text: what stands in the editor then.
+        sends: whether Enter followed it.
+        line: how the terminal's line was set before somebody saw to it that keys wait (as `termios.tcgetattr` has it).
+    """
+
+    text: str
+    sends: bool
+    line: list[Any]
+
+
+class Typed(Protocol):
+    """An app, as far as keys are concerned.
+
+    Attributes:
+        takes_keys: set when there is something that they can be typed into.
+    """
+
+    ahead: Ahead | None
+    takes_keys: threading.Event
 
 
 class TerminalDriver(LinuxDriver):
     """Textual's, but bytes that are no text do not end the program, and neither does a terminal that is gone: a signal
-    says so, and there is something to be kept before the end."""
+    says so, and there is something to be kept before the end. Keys are not lost that come before the first frame."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._file = cast(TextIOWrapper, _Lasting(cast(TextIOWrapper, self._file)))
+        typed = cast(Typed, self._app)
+        self._takes_keys = typed.takes_keys
+        self._ahead = typed.ahead
+        self._waiting = [] if typed.ahead is None else _at_once(typed.ahead)
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._ahead is not None:
+            self.attrs_before = self._ahead.line  # whoever gets the terminal gets it as it was
 
     def run_input_thread(self) -> None:
         parser = XTermParser(self._debug)
@@ -35,8 +76,17 @@ class TerminalDriver(LinuxDriver):
                     if not data:
                         return
                     messages += parser.feed(decode(data))
-                for message in messages:
-                    self.process_message(message)
+                self._pass_on(messages)
+
+    def _pass_on(self, messages: Sequence[Message]) -> None:
+        """Keys wait until they are taken."""
+        takes = self._takes_keys.is_set()
+        came, self._waiting = [*self._waiting, *messages], []
+        for message in came:
+            if takes or not isinstance(message, _KEYS):
+                self.process_message(message)
+            else:
+                self._waiting.append(message)
 
     def _read(self) -> bytes:
         """What was typed; nothing: the terminal is gone."""
@@ -44,6 +94,12 @@ class TerminalDriver(LinuxDriver):
             return os.read(self.fileno, 65536)
         except OSError:
             return b""
+
+
+def _at_once(ahead: Ahead) -> list[Message]:
+    """Put in as a paste is: key by key, a long text takes its time."""
+    text: list[Message] = [events.Paste(ahead.text)] if ahead.text else []
+    return [*text, events.Key("enter", "\r")] if ahead.sends else text
 
 
 class _Lasting:

@@ -10,6 +10,7 @@ from typing import Protocol
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.errors import EngineDied, ExitCode
 from localspec.report import status_parts
+from localspec.talk import clipboard
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.front import LineCleared, Terminal
@@ -52,6 +53,7 @@ class ScreenTerminal:
     def __init__(self, room: Room, *, multiline: bool) -> None:
         self._room = room
         self._multiline = multiline
+        self.typed = ""
         self.edited: SimpleQueue[str | None] = SimpleQueue()
 
     @property
@@ -68,14 +70,16 @@ class ScreenTerminal:
         text = self.edited.get()
         if text is None:
             raise LineCleared
+        self.typed = text
         return text
 
     def withdraw(self) -> None:
         self._room.withdraw()
 
-    def copy(self, text: str) -> bool:
-        self._room.tell(Copied(text))
-        return True
+    def copy(self, text: str) -> str:
+        way = clipboard.put(text)
+        self._room.tell(Copied(text, way.sequence))
+        return way.said
 
 
 class ScreenFront:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
+from typing import Any
 
 from textual.app import App, SuspendNotSupported
 from textual.widgets import TextArea
 
 from localspec.errors import ExitCode, LocalspecError
+from localspec.talk import clipboard
 from localspec.talk.history import History
 from localspec.tui.composer import Composer
 from localspec.tui.conductor import Conductor, Job
@@ -36,9 +39,13 @@ class Handling(App[None]):
     _block = 0  # the code block that was copied last, counted from the end
     _block_of: object = None
 
-    def tell(self, text: str) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._copying = asyncio.Lock()
+
+    def tell(self, text: str, *, seconds: float = 4) -> None:
         """A line that goes away by itself."""
-        self.notify(text, markup=False, timeout=4)
+        self.notify(text, markup=False, timeout=seconds)
 
     def go(self, code: int) -> None:
         """Leaves; what was written and not sent is found with arrow up the next time."""
@@ -97,8 +104,25 @@ class Handling(App[None]):
         self.copy(blocks[-self._block], f"code block {len(blocks) + 1 - self._block} of {len(blocks)}")
 
     def copy(self, text: str, what: str = "") -> None:
-        self.copy_to_clipboard(text)
-        self.tell(f"copied {what or f'{len(text)} characters'}, if this terminal takes it (OSC 52)")
+        """Into the clipboard, whatever way there is; a tool may take its time."""
+        self._clipboard = text
+        self.run_worker(self._copy(text, what), group="copy")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Textual's widgets call it for what is selected in them."""
+        self.copy(text)
+
+    async def _copy(self, text: str, what: str) -> None:
+        async with self._copying:  # the last one that was asked for is the last one there
+            way = await asyncio.to_thread(clipboard.put, text, what)
+        self.take(text, way.sequence)
+        self.tell(way.said, seconds=8)
+
+    def take(self, text: str, sequence: str) -> None:
+        """For the next paste on this screen; and the terminal is asked to take it, if there is a sequence for that."""
+        self._clipboard = text
+        if sequence and self._driver is not None:
+            self._driver.write(sequence)
 
     def action_find(self) -> None:
         self.find_bar.open()

@@ -122,9 +122,10 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Text for the clipboard."""
+    """Text that went to the clipboard, or that the terminal is to be asked to take by a ``sequence``."""
 
     text: str
+    sequence: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from localspec.types import Notice
 MOST_TURNS = 30
 TO_TRY = (
     "Ask something: type it below, enter sends. Ctrl+j begins a new line.",
-    "Give it a file: /read FILE, then ask about it.",
+    "Give it a file: ask about @FILE; tab completes its name.",
     "See what is guessed ahead: F3, then ask the same once more (ctrl+r).",
 )
 

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Collapsible, Markdown, Static
 
 from localspec.chat.conversation import Turn as PastTurn
-from localspec.talk.attach import own_words
+from localspec.talk.attach import Attachment, parted
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
 from localspec.tui.resting import Resting
@@ -20,6 +20,8 @@ from localspec.tui.sections import Sections
 
 #: Lines and characters of a question that are shown.
 MOST_LINES, MOST_CHARACTERS = 30, 6000
+#: Files that are named of those that came with it.
+MOST_FILES = 10
 #: Characters of thinking that are shown: more would have to be laid out anew whenever it grows.
 MOST_THINKING = 20_000
 
@@ -52,10 +54,19 @@ class Quiet(Static):
 
 
 class Question(Static):
-    """What the user wrote, as it was written."""
+    """What the user wrote."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(plain(_cut(text)), markup=False)
+        super().__init__(plain(text), markup=False)
+
+
+def _with_names(files: Sequence[Attachment], words: str) -> str:
+    """What the user wrote, cut where it is long, and the files that came with it: names and sizes."""
+    return "\n".join([_cut(words), *(f"+ {one.name} ({one.size})" for one in files[:MOST_FILES]), *_more(files)])
+
+
+def _more(files: Sequence[Attachment]) -> list[str]:
+    return [f"… and {len(files) - MOST_FILES} more files"] if len(files) > MOST_FILES else []
 
 
 def _cut(text: str) -> str:
@@ -212,8 +223,7 @@ class Turn(Resting):
         return turn
 
     def compose(self) -> ComposeResult:
-        words = own_words(self.question)
-        yield Question(words if words == self.question else f"{words}\n(with attached files)")
+        yield Question(_with_names(*parted(self.question)))
         if self._thought is not None:
             yield self._thought
         yield self._answer

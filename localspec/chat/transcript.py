@@ -21,9 +21,16 @@ from localspec.errors import UsageError
 
 FORMAT = 1
 MAX_BYTES = 64 << 20
-Form = Literal["md", "json", "html"]
-#: What the ending of a file's name asks for.
-FORMS: dict[str, Form] = {".md": "md", ".markdown": "md", ".json": "json", ".html": "html", ".htm": "html"}
+Form = Literal["md", "json", "html", "jsonl"]
+#: What the ending of a file's name asks for. JSON Lines have all branches: `localspec.chat.store.outgoing`.
+FORMS: dict[str, Form] = {
+    ".md": "md",
+    ".markdown": "md",
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+    ".jsonl": "jsonl",
+}
 _MARK = "localspec"
 
 
@@ -100,7 +107,9 @@ def form_of(path: Path) -> Form:
     """
     form = FORMS.get(path.suffix.lower())
     if form is None:
-        raise UsageError(f"{path} ends in neither .md nor .json nor .html", hint="The ending says what is written.")
+        raise UsageError(
+            f"{path} ends in neither .md nor .json nor .html nor .jsonl", hint="The ending says what is written."
+        )
     return form
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def fetch(ref: HubRef, values: Values) -> Path:
-    """The file of a model on a hub, downloaded if need be.
+    """The file of a model on a hub, downloaded if need be, with what there is to say on stderr.
 
     Raises:
         LocalspecError: as `localspec.hub.resolve`.

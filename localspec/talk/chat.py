@@ -14,9 +14,10 @@ from localspec.chat.reasoning import Reasoning, reasoning_of
 from localspec.chat.window import Fitted, fit, room_for_prompt
 from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
-from localspec.talk.attach import Attachment, with_attachments
+from localspec.talk.attach import Attachment, check_room, with_attachments
 from localspec.talk.listener import Listener
 from localspec.talk.running import Handle, Running
+from localspec.talk.mention import read_mentioned
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
 from localspec.talk.trace import AnswerTrace
@@ -105,21 +106,23 @@ class Chat:
 
     # -- turns
 
-    def ask(self, text: str, *, replacing: int = 0) -> Turn:
-        """A question and the events of its answer; files that wait are sent before the text.
+    def ask(self, text: str, *, replacing: int = 0, typed: str = "") -> Turn:
+        """A question and the events of its answer; files that wait, and those that are mentioned, are sent before the
+        text.
 
         What was shown of the answer is part of the conversation as soon as the iterator ends or is closed, whatever
         ended it. A question that brought nothing leaves everything as it was.
 
         Args:
             replacing: so many last exchanges make place for this one.
+            typed: what of the text may mention files: nothing that was pasted or piped in.
 
         Raises:
             LocalspecError: from the iterator: the question cannot be asked.
         """
         self._again = 0
-        question = with_attachments(self.attachments, text)
-        return self._start(question, replacing, tuple(self.attachments))
+        self.running.begin()
+        return self._ask(text, replacing, typed)
 
     def regenerate(self, back: int = 1) -> Turn:
         """Asks a question again: the last, or the ``back``-th last with what followed it. After an answer a fixed seed
@@ -155,6 +158,12 @@ class Chat:
         """From any thread or a signal handler: ends the running answer within one pass."""
         self.running.stop()
 
+    def _ask(self, text: str, replacing: int, typed: str) -> Turn:
+        waiting = {one.name for one in self.attachments}
+        files = [one for one in read_mentioned(typed, self.engine.info.n_ctx) if one[0] not in waiting]
+        sent = (*self.attachments, *self._counted(files, self._without(replacing)))
+        yield from self._turn(with_attachments(sent, text), replacing, sent)
+
     def _start(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
         self.running.begin()
         return self._turn(question, replacing, sent)
@@ -165,6 +174,9 @@ class Chat:
         except GeneratorExit:
             self.unanswered = (question, replacing, sent)
             raise
+        for one in sent:
+            if one not in self.attachments:  # else somebody has attached it, and was told
+                yield Notice(0, f"{one.name}: {one.tokens:,} tokens")
         kept = self._without(replacing)
         replaced = self.conversation.turns[len(kept.turns) :]
         fitted = self._asked_after(kept, question)
@@ -348,15 +360,16 @@ class Chat:
             return 0
         return len(self.engine.encode(replace(request(self.values, prompt=text), special=False)))
 
-    def used(self) -> int:
-        """Tokens of the conversation with its system message: what the next prompt begins with.
+    def used(self, conversation: Conversation | None = None) -> int:
+        """Tokens of the conversation, or of another, with its system message: what the next prompt begins with.
 
         Raises:
             LocalspecError: the template refuses it, or the engine has died.
         """
-        if not self.conversation.messages:
-            return self.count(self.conversation.system or "")
-        fitted = self._fitted(self.conversation.prompt(), sys.maxsize)
+        conversation = conversation or self.conversation
+        if not conversation.messages:
+            return self.count(conversation.system or "")
+        fitted = self._fitted(conversation.prompt(), sys.maxsize)
         return len(self.engine.encode(self.request(fitted.messages)))
 
     def attach(self, files: Sequence[tuple[str, str]]) -> list[Attachment]:
@@ -365,20 +378,21 @@ class Chat:
         Raises:
             UsageError: they do not fit in what is left of the context.
         """
-        new = [Attachment(name, text, self.count(Attachment(name, text, 0).block())) for name, text in files]
-        cost, free = sum(one.tokens for one in new), self.free()
-        if cost >= free:
-            names = new[0].name if len(new) == 1 else f"{len(new)} files"
-            raise UsageError(
-                f"{names}: {cost} tokens, {max(free, 0)} of {self.engine.info.n_ctx} are free",
-                hint="Attach less, make room with /undo or /clear, or raise -c.",
-            )
+        new = self._counted(files, self.conversation)
         self.attachments += new
         return new
 
-    def free(self) -> int:
-        """Tokens of the context that neither the conversation nor a waiting file takes."""
-        return self.engine.info.n_ctx - self.used() - sum(one.tokens for one in self.attachments)
+    def _counted(self, files: Sequence[tuple[str, str]], conversation: Conversation) -> list[Attachment]:
+        """Files that are to follow a conversation; raises as `attach`."""
+        new = [Attachment(name, text, self.count(Attachment(name, text, 0).block())) for name, text in files]
+        if new:
+            check_room(new, self.free(conversation), self.engine.info.n_ctx)
+        return new
+
+    def free(self, conversation: Conversation | None = None) -> int:
+        """Tokens of the context that neither the conversation nor a waiting file takes; raises as `used`."""
+        waiting = sum(one.tokens for one in self.attachments)
+        return self.engine.info.n_ctx - self.used(conversation) - waiting
 
 
 def said(turns: Sequence[PastTurn]) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ def command(*arguments: str, module: str = LOCALSPEC) -> list[str]:
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
     # Neither the user's history nor the user's conversations; processes at a time have each their own.
     place = os.path.join(tempfile.gettempdir(), f"localspec-tests-{os.getuid()}")
-    own = {"XDG_STATE_HOME": place, "XDG_DATA_HOME": os.path.join(place, str(os.getpid()))}
+    # The clipboard of whoever runs the tests is left alone: over ssh it is the terminal's.
+    own = {"SSH_TTY": "away", "XDG_STATE_HOME": place, "XDG_DATA_HOME": os.path.join(place, str(os.getpid()))}
     return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **own, **(changes or {})}
 
 

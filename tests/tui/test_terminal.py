@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,14 +18,22 @@ from tests.cli.support import Terminal, error_line, run
 
 FAKE = "tests.cli.repl.fake_main"
 IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
+#: Pastes are marked from here on, and keys wait.
+MARKS = b"\x1b[?2004h"
+
+
+def starting(folder: Path, *arguments: str, model: str = "fake.gguf") -> Terminal:
+    """The screen, from the first moment of its program on."""
+    places = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
+    env = {**places, "TEXTUAL_ANIMATIONS": "none"}
+    given = arguments or ("-n", "5", "--ignore-eos")
+    return Terminal("chat", "--tui", "-m", model, "--temp", "0", *given, module=FAKE, env=env)
 
 
 @contextmanager
 def screen(folder: Path, *arguments: str, model: str = "fake.gguf") -> Iterator[Terminal]:
-    """The screen, when a model is loaded."""
-    places = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
-    env = {**places, "TEXTUAL_ANIMATIONS": "none"}
-    with Terminal("chat", "--tui", "-m", model, "--temp", "0", *arguments, module=FAKE, env=env) as terminal:
+    """The same when a model is loaded."""
+    with starting(folder, *arguments, model=model) as terminal:
         terminal.until(IN)
         terminal.until(b"ready")
         yield terminal
@@ -49,6 +58,13 @@ def kept(folder: Path) -> list[tuple[str, str]]:
         return [(one.role, one.content) for one in store.tree(session.id).path(session.leaf)]
 
 
+def _last_written(folder: Path) -> str:
+    """The newest entry of the history."""
+    entry = json.loads((folder / "localspec" / "history").read_text().splitlines()[-1])
+    assert isinstance(entry, str)
+    return entry
+
+
 def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp_path: Path) -> None:
     with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
         terminal.send(b"hello\r")
@@ -59,7 +75,7 @@ def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp
     assert OUT in rest
     assert b"the conversation is saved: localspec chat --tui --resume goes on" in rest.split(OUT)[1]
     assert [role for role, _ in kept(tmp_path)] == ["user", "assistant"]
-    assert json.loads((tmp_path / "localspec" / "history").read_text().splitlines()[-1]) == "half a "
+    assert _last_written(tmp_path) == "half a "
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
@@ -168,6 +184,54 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
         terminal.send(b"\x11")
         assert terminal.end()[0] == 0
     assert kept(tmp_path)[0][1] == "��hello"
+
+
+def test_what_is_typed_before_the_screen_is_there_is_asked(tmp_path: Path) -> None:
+    """At once, when the terminal still edits lines: Enter sends, and the text before it is one message."""
+    with starting(tmp_path) as terminal:
+        terminal.send(b"one\ntwo ")
+        terminal.send(b"words\r")
+        terminal.until(b"5 tok")
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert kept(tmp_path)[0] == ("user", "one\ntwo words")
+
+
+def test_what_is_typed_and_not_sent_before_the_screen_is_there_stays_in_the_editor(tmp_path: Path) -> None:
+    with starting(tmp_path) as terminal:
+        terminal.send(b"half ")
+        terminal.until(MARKS)  # keys wait from here on
+        terminal.send("a th\u00f6ught".encode())
+        terminal.until(b"ready")
+        terminal.send(b", whole\r")
+        terminal.until(b"5 tok")
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert kept(tmp_path)[0] == ("user", "half a th\u00f6ught, whole")
+
+
+def test_a_paste_before_the_screen_is_there_is_one_message(tmp_path: Path) -> None:
+    paste = "".join(f"line {number}\n" for number in range(1000))  # more than a terminal's queue holds
+    with starting(tmp_path) as terminal:
+        terminal.until(MARKS)
+        sent = threading.Thread(target=terminal.send, args=(f"\x1b[200~{paste}\x1b[201~".encode(),))
+        sent.start()
+        terminal.until(b"pasted 1000 lines")
+        sent.join()
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert _last_written(tmp_path) == paste
+
+
+def test_the_line_is_as_it_was_when_the_screen_has_gone(tmp_path: Path) -> None:
+    with starting(tmp_path) as terminal:
+        before = terminal.modes()
+        terminal.until(b"ready")
+        assert terminal.modes() != before
+        terminal.send(b"\x11")
+        assert OUT in terminal.until(OUT)
+        terminal.end()
+        assert terminal.modes() == before
 
 
 def test_without_a_terminal_it_is_refused() -> None:

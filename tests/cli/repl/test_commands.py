@@ -11,6 +11,7 @@ import pytest
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
+from localspec.chat.store.incoming import read_conversations
 from localspec.cli.repl import keys, loop
 from localspec.errors import EngineDied, ModelLoadError, UsageError
 from localspec.options import GENERATION_OPTIONS
@@ -179,9 +180,7 @@ def test_copy(capsys: Said) -> None:
     front.take("/copy")
     front.take("/copy 2")
     assert typed(front).copied == ["second", "first"]
-    typed(front).clipboard = False
-    front.take("/copy")
-    assert "no clipboard: /export FILE.md" in capsys.readouterr().err
+    assert "copied 6 characters" in capsys.readouterr().err
 
 
 # Files
@@ -289,6 +288,10 @@ def test_export(capsys: Said, tmp_path: Path) -> None:
     take(one, capsys, f"/export {tmp_path}/a.JSON")
     assert "answer" in (tmp_path / "a.md").read_text()
     assert json.loads((tmp_path / "a.JSON").read_text())[-1]["content"] == "answer"
+    assert "for llama.cpp's web UI" in take(one, capsys, f"/export {tmp_path}/a.jsonl")
+    (back,) = read_conversations(tmp_path / "a.jsonl")
+    assert [entry.content for entry in back.entries] == ["ask", "answer"]
+    assert back.session.system == "sys"
     assert "exists" in take(one, capsys, f"/export {tmp_path}/a.md")
     assert "neither .md nor .json" in take(one, capsys, f"/export {tmp_path}/a.txt")
     assert "error" in take(one, capsys, f"/export {tmp_path}/no/such/folder.md")

@@ -324,7 +324,7 @@ def test_lines_typed_during_an_answer_come_one_by_one(tmp_path: Path) -> None:
         assert "5 tok" in answered
         assert "/copy" not in answered
         terminal.until(TAKEN)
-        terminal.until(b"clipboard")
+        terminal.until(b"OSC 52")
         terminal.until(b"1 exchange")
         terminal.prompt()
         terminal.send(b"\x04")

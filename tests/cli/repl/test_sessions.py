@@ -136,6 +136,18 @@ def test_siblings_are_listed_and_walked(prompt: Prompt) -> None:
     assert contents(prompt.chat) == first
 
 
+def test_what_is_exported_for_the_web_ui_comes_back_with_its_branches(prompt: Prompt, tmp_path: Path) -> None:
+    for line in ("one", "/regen", "two", "/rename a talk"):
+        prompt.take(line)
+    assert "2 exchanges" in prompt.take(f"/export {tmp_path}/talk.jsonl")
+    assert "a talk" in prompt.take(f"/import {tmp_path}/talk.jsonl")
+    before = prompt.book.session
+    (other,) = (one for one in prompt.book.store.sessions() if one.id != before.id)
+    prompt.take(f"/session {other.id}")
+    assert prompt.book.places() == ((2, 2), (1, 1))
+    assert [one.content for one in prompt.book.tree] == [one.content for one in prompt.book.store.tree(before.id)]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
