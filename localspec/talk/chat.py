@@ -16,8 +16,8 @@ from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
 from localspec.talk.attach import Attachment, check_room, with_attachments
 from localspec.talk.listener import Listener
-from localspec.talk.running import Handle, Running
 from localspec.talk.mention import read_mentioned
+from localspec.talk.running import Handle, Running
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
 from localspec.talk.trace import AnswerTrace
