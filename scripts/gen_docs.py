@@ -21,7 +21,8 @@ from localspec.tui import actions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCREEN = (
-    "`localspec chat --tui` draws on the whole terminal: it is there before the model is loaded, messages may be"
+    "At a terminal `localspec chat` draws on the whole screen, unless it is told not to (`--no-tui`, `--simple-io`, or"
+    " `tui = false` in the configuration file): it is there before the model is loaded, messages may be"
     " written while an answer comes, and wait their turn, and Markdown is laid out. Commands are the same. Where the"
     " program ends, the conversation is kept in a file, and a line says how to go on with it.\n\n"
     "What is typed before the screen is there, while the program starts, is not lost: it stands in the editor when the"

@@ -1,4 +1,4 @@
-"""``localspec chat --tui``: puts the full screen together, and says what became of the conversation."""
+"""``localspec chat`` at a terminal: puts the full screen together, and says what became of the conversation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from localspec.chat.store import Store
 from localspec.cli.diagnostics import has_colour, note
 from localspec.cli.downloads import ToldTransfer
+from localspec.cli.layout import can_draw
 from localspec.cli.repl.typeahead import draft, keys_wait
 from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress, engine_for, model_files
@@ -70,7 +71,7 @@ def _run(values: Values, first: str | None, typed: str, line: list[Any]) -> int:
         finally:
             app.conductor.close()
     if book is not None and app.conductor.chat.conversation.messages:
-        note("the conversation is saved: localspec chat --tui --resume goes on with it")
+        note("the conversation is saved: localspec chat --resume goes on with it")
     return ExitCode.RUNTIME if app.code is None else app.code
 
 
@@ -94,8 +95,7 @@ def _keymap(named: str | None) -> dict[str, str]:
 
 
 def _check_terminal(values: Values) -> None:
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last
-    if any(stream is None or not stream.isatty() for stream in streams) or os.environ.get("TERM", "") in ("", "dumb"):
+    if not can_draw():
         raise UsageError("--tui needs a terminal that can draw", hint="Leave --tui out, or use --simple-io.")
     if values["simple_io"] or values["single_turn"]:
         raise UsageError("--tui goes with neither --simple-io nor --single-turn", hint="Leave one of them out.")

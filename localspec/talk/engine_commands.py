@@ -147,7 +147,9 @@ def _spec_option(name: str) -> Option:
 
 def step(front: Front, argument: str) -> None:
     if not front.paces:
-        raise UsageError("this prompt has no keys for single steps", hint="The full screen has: localspec chat --tui.")
+        raise UsageError(
+            "this prompt has no keys for single steps", hint="The full screen has: localspec chat without --no-tui."
+        )
     running = front.chat.running
     if argument:
         running.pace(settings.switch(argument))

@@ -11,8 +11,8 @@ import pytest
 from tests.cli.factories import BELL, BRACKETS, C1, ESCAPE
 from tests.cli.support import FAKE, TAKEN, Terminal, children, error_line, plain, run, shell
 
-CHAT = ("chat", "-m", "fake.gguf", "-s", "3", "-n", "20", "--ignore-eos")
-LONG = ("chat", "-m", "fake.gguf", "-s", "3", "-n", "300", "--ignore-eos")
+CHAT = ("chat", "--no-tui", "-m", "fake.gguf", "-s", "3", "-n", "20", "--ignore-eos")
+LONG = ("chat", "--no-tui", "-m", "fake.gguf", "-s", "3", "-n", "300", "--ignore-eos")
 
 
 def chat(*arguments: str, stdout: int | None = None) -> Terminal:

@@ -101,7 +101,7 @@ def test_twice_quickly() -> None:
 
 
 def test_under_timeout() -> None:
-    done = shell('timeout 3 "$@"', *STORY, module=FAKE)
+    done = shell('timeout 5 "$@"', *STORY, module=FAKE)
     assert (done.returncode, done.stderr) == (124, b"")
     assert done.stdout
 

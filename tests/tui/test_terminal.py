@@ -73,7 +73,7 @@ def test_it_leaves_the_terminal_as_it_was_and_says_where_the_conversation_is(tmp
         code, rest = terminal.end()
     assert code == 0
     assert OUT in rest
-    assert b"the conversation is saved: localspec chat --tui --resume goes on" in rest.split(OUT)[1]
+    assert b"the conversation is saved: localspec chat --resume goes on" in rest.split(OUT)[1]
     assert [role for role, _ in kept(tmp_path)] == ["user", "assistant"]
     assert _last_written(tmp_path) == "half a "
 

@@ -28,8 +28,9 @@ KEYS_IN_BRIEF = (
 )
 
 INTRODUCTION = """\
-`localspec chat` talks to a model at the prompt. A message goes to the model; a line that begins with `/` is a command
-and never does. A message that begins with a slash is written with two: `//etc is a folder`.
+`localspec chat` talks to a model: at a terminal on a full screen (below), with `--no-tui` at a prompt. A message goes
+to the model; a line that begins with `/` is a command and never does. A message that begins with a slash is written
+with two: `//etc is a folder`.
 
 After each answer a line says how it went: `142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9`. That
 is: tokens, speed, the share of tested guesses that held, the share of all guesses that did, and tokens a step where

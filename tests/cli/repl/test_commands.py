@@ -721,5 +721,5 @@ def test_odd_arguments_are_no_faults_of_ours(capsys: Said, line: str) -> None:
 
 def test_a_prompt_without_keys_for_steps_says_who_has_them(capsys: Said) -> None:
     one = chat()
-    assert "The full screen has: localspec chat --tui." in take(one, capsys, "/step on")
+    assert "The full screen has: localspec chat without --no-tui." in take(one, capsys, "/step on")
     assert not one.running.paced

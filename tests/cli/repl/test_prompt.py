@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import TAKEN, Terminal, plain
 
 FAKE = "tests.cli.repl.fake_main"
-CHAT = ("chat", "-m", "large.gguf", "-s", "3", "-n", "5", "--ignore-eos")
+CHAT = ("chat", "--no-tui", "-m", "large.gguf", "-s", "3", "-n", "5", "--ignore-eos")
 PASTE, PASTED = b"\x1b[200~", b"\x1b[201~"
 
 

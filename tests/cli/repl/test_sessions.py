@@ -24,8 +24,8 @@ from tests.cli.support import TAKEN, Terminal, error_line, plain
 from tests.cli.support import run as command
 
 FAKE = "tests.cli.repl.fake_main"
-CHAT = ("chat", "-m", "large.gguf", "-s", "3", "-n", "3", "--ignore-eos")
-LONG = ("chat", "-m", "slow-large.gguf", "-s", "3", "-n", "3000", "--ignore-eos")
+CHAT = ("chat", "--no-tui", "-m", "large.gguf", "-s", "3", "-n", "3", "--ignore-eos")
+LONG = ("chat", "--no-tui", "-m", "slow-large.gguf", "-s", "3", "-n", "3000", "--ignore-eos")
 Said = pytest.CaptureFixture[str]
 
 
