@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,7 +27,6 @@ from localspec.tui.chats import Chats
 from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
 from localspec.tui.dialogs import EditQuestion
-from localspec.tui.driver import TerminalDriver
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
 from localspec.tui.news import (
@@ -68,8 +66,6 @@ GLANCE = 2.0
 DRAWN = 1.0
 #: Lines of what waits that are shown.
 MOST_WAITING = 3
-#: What ends a program from outside, and its exit code then.
-ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
 class LocalspecApp(Panels, Chats):
@@ -88,7 +84,6 @@ class LocalspecApp(Panels, Chats):
 
     Attributes:
         came: hears every event of every turn.
-        code: what the program ends with; ``None``: it has not ended as it should.
     """
 
     TITLE = "localspec"
@@ -109,7 +104,7 @@ class LocalspecApp(Panels, Chats):
         store: Store | None = None,
         session: Session | None = None,
     ) -> None:
-        super().__init__(driver_class=TerminalDriver)
+        super().__init__()
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
@@ -148,10 +143,6 @@ class LocalspecApp(Panels, Chats):
         self.begin_capture_print(self)
         self._waiting.display = False
         self.composer.focus()
-        if not self.is_headless:
-            for number, code in ENDING.items():
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
-                    self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
         self.keep_drafts()
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded

@@ -58,7 +58,7 @@ def screen(values: Values) -> int:
             app.run()
         finally:
             app.conductor.close()
-    if book is not None and app.conductor.chat.conversation.messages:
+    if book is not None and not book.unsaved() and app.conductor.chat.conversation.messages:
         note("the conversation is saved: localspec chat --tui --resume goes on with it")
     return ExitCode.RUNTIME if app.code is None else app.code
 
