@@ -24,8 +24,8 @@ _STEERING: dict[int, str | None] = {
 
 
 class Harmless(LineFilter):
-    """The last gate before the terminal, whichever widget draws. Texts are made harmless where they are shown; an editor
-    keeps what it edits as it is."""
+    """The last gate before the terminal, whichever widget draws. Texts are made harmless where they are shown; what is
+    edited stays as it is."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [segment if segment.text.isprintable() else _without_steering(segment) for segment in segments]
