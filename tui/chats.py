@@ -86,6 +86,7 @@ class Chats(Handling):
         """However the screen ends: what was typed is kept."""
         book = self.conductor.book
         if self._drafts is not None and book is not None:
+            self._keep()
             if not book.tree:
                 self._drafts.keep("")  # the history has it: no session for a few words alone
             self._drafts.flush()

@@ -24,9 +24,7 @@ IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
 @contextmanager
-def screen(
-    folder: Path, *arguments: str, model: str = "fake.gguf", module: str = FAKE
-) -> Iterator[Terminal]:
+def screen(folder: Path, *arguments: str, model: str = "fake.gguf", module: str = FAKE) -> Iterator[Terminal]:
     """The screen, when a model is loaded."""
     places = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
     env = {**places, "TMPDIR": str(folder), "TEXTUAL_ANIMATIONS": "none"}
@@ -153,7 +151,7 @@ def test_a_kill_loses_neither_what_was_said_nor_what_was_typed(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGILL])
 def test_an_engine_that_dies_leaves_a_screen_that_works(tmp_path: Path, number: signal.Signals) -> None:
-    with screen(tmp_path, "-n", "40", "--ignore-eos") as terminal:
+    with screen(tmp_path, "-n", "150", "--ignore-eos", "--spec", "off") as terminal:
         terminal.send(b"hello\r")
         terminal.until(b"answering")
         terminal.send(b"half a thought")
@@ -165,7 +163,7 @@ def test_an_engine_that_dies_leaves_a_screen_that_works(tmp_path: Path, number: 
         terminal.send(b"\x1b[15~")  # F5
         terminal.until(b"ready")
         terminal.send(b"\r")
-        terminal.until(b"40 tok")
+        terminal.until(b"150 tok")
         terminal.send(b"\x11")
         assert terminal.end()[0] == 0
     assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello", "half a thought"]
@@ -176,7 +174,7 @@ def test_native_code_does_not_write_on_the_screen(tmp_path: Path) -> None:
         terminal.send(b"hello\r")
         terminal.until(b"5 tok")
         terminal.send(b"/model noisy-too.gguf\r")
-        terminal.until(b"going on")  # said of the next answer
+        terminal.until(b"context 512")
         terminal.send(b"\x11")
         assert terminal.end()[0] == 0
         assert b"native code" not in terminal.written

@@ -53,7 +53,9 @@ def engine(options: EngineOptions, *, progress: Callable[[str, float], bool]) ->
         return Engine(Scripted(THINKING), drafters, template=ChatTemplate(TEMPLATE, origin="a test"))
     if name.startswith("noisy"):
         complain()
-        return Engine(Noisy(FakeVocab(40), seed=5, n_ctx=512), drafters, template=ChatTemplate(TEMPLATE, origin="a test"))
+        return Engine(
+            Noisy(FakeVocab(40), seed=5, n_ctx=512), drafters, template=ChatTemplate(TEMPLATE, origin="a test")
+        )
     if name.startswith("lazy"):
         progress("target", 0.4)
         time.sleep(1)
