@@ -94,14 +94,14 @@ def _parted(text: str, mark: str, *, least: int) -> tuple[str, str]:
 
 class _Lasting:
     """A stream that takes what is written when nobody reads it any more. A thread that writes would end otherwise, and
-    the program wait for it."""
+    the program wait for it. A screen is drawn in UTF-8 whatever the locale says; keys are read so, too."""
 
     def __init__(self, stream: TextIOWrapper) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
         with suppress(OSError, ValueError):
-            self._stream.write(text)
+            self._stream.buffer.write(text.encode(errors="replace"))
 
     def flush(self) -> None:
         with suppress(OSError, ValueError):

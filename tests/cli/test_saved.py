@@ -73,7 +73,11 @@ def test_what_cannot_be_saved_is_written_whole_and_can_be_gone_on_with(
 
 
 def test_where_nothing_was_said_there_is_nothing_to_write(tmp_path: Path, temporary: Path, capsys: Said) -> None:
-    ended(unusable(tmp_path / "sessions.db"), lambda book: (book.keep_draft("x"), book.keep_draft("")))
+    def held(book: SessionBook) -> None:
+        book.keep_draft("x")
+        book.keep_draft("")
+
+    ended(unusable(tmp_path / "sessions.db"), held)
     assert [*temporary.iterdir()] == []
     assert "the end of this conversation" not in capsys.readouterr().err
 

@@ -29,7 +29,8 @@ from tests.chat.stores import told as saved
 from tests.tui.controls import drive, shown
 from tests.tui.controls import until as comes
 from tests.tui.panel_scenarios import BIG
-from tests.tui.support import Listed, ask, engine, on_screen, rests, running, said, says, screen_text, until
+from tests.cli.repl.support import engine
+from tests.tui.support import Listed, ask, on_screen, rests, running, said, says, screen_text, until
 
 MARKUP = ("[/]", "[bold", "[1]", "a[0]=[b", "[link=x]", "[@click=app.quit]x[/]", "[red]r[/red]")
 STEERS = "\x1b[2J\x9b31m\x07\x1b]0;title\x07\x08\x7f"

@@ -24,10 +24,12 @@ IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
 @contextmanager
-def screen(folder: Path, *arguments: str, model: str = "fake.gguf", module: str = FAKE) -> Iterator[Terminal]:
-    """The screen, when a model is loaded."""
+def screen(
+    folder: Path, *arguments: str, model: str = "fake.gguf", module: str = FAKE, **more: str
+) -> Iterator[Terminal]:
+    """The screen, when a model is loaded; ``more`` goes to the environment."""
     places = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
-    env = {**places, "TMPDIR": str(folder), "TEXTUAL_ANIMATIONS": "none"}
+    env = {**places, "TMPDIR": str(folder), "TEXTUAL_ANIMATIONS": "none", **more}
     with Terminal("chat", "--tui", "-m", model, "--temp", "0", *arguments, module=module, env=env) as terminal:
         terminal.until(IN)
         terminal.until(b"ready")
@@ -91,7 +93,7 @@ def until_kept(folder: Path, draft: str) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_signals_end_it_and_nothing_is_lost(tmp_path: Path, number: int, code: int) -> None:
-    with screen(tmp_path, "-n", "-1", "--ignore-eos") as terminal:
+    with screen(tmp_path, "-n", "-1", "--ignore-eos", "--spec", "off") as terminal:
         terminal.send(b"hello\r")
         terminal.until(b"answering")
         terminal.send(b"half a thought")
@@ -123,7 +125,7 @@ def test_a_crash_gives_back_the_terminal_and_keeps_what_was_typed(tmp_path: Path
 
 
 def test_a_terminal_that_goes_away_ends_it_and_nothing_is_lost(tmp_path: Path) -> None:
-    with screen(tmp_path, "-n", "-1", "--ignore-eos") as terminal:
+    with screen(tmp_path, "-n", "-1", "--ignore-eos", "--spec", "off") as terminal:
         terminal.send(b"hello\r")
         terminal.until(b"answering")
         terminal.hang_up()
@@ -169,6 +171,28 @@ def test_an_engine_that_dies_leaves_a_screen_that_works(tmp_path: Path, number: 
     assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello", "half a thought"]
 
 
+def test_a_locale_that_is_not_utf_8(tmp_path: Path) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    with screen(tmp_path, "-n", "5", "--ignore-eos", **ascii_only) as terminal:
+        terminal.send("grün\r".encode())
+        terminal.until(b"5 tok")
+        assert "grün".encode() in terminal.written
+        assert "│".encode() in terminal.written
+        assert b"\\u2" not in terminal.written
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0
+    assert kept(tmp_path)[0][1] == "grün"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_top_gives_back_the_terminal(number: int, code: int) -> None:
+    with Terminal("top", "--mock", env={"TEXTUAL_ANIMATIONS": "none"}) as terminal:
+        terminal.until(b"depth 1")
+        os.kill(terminal.process.pid, number)
+        assert terminal.end()[0] == code
+        assert given_back(terminal)
+
+
 def test_native_code_does_not_write_on_the_screen(tmp_path: Path) -> None:
     with screen(tmp_path, "-n", "5", "--ignore-eos", model="noisy.gguf") as terminal:
         terminal.send(b"hello\r")
@@ -183,7 +207,7 @@ def test_native_code_does_not_write_on_the_screen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "ending"), [(3, "\n"), (200, "\r\n"), (20_000, "\r")])
 def test_a_paste_is_one_message_whatever_is_in_it(tmp_path: Path, count: int, ending: str) -> None:
     pasted = [f"line {number}\tof \x1b[31mit" for number in range(count)]
-    with screen(tmp_path, "-n", "-1", "--ignore-eos") as terminal:
+    with screen(tmp_path, "-n", "-1", "--ignore-eos", "--spec", "off") as terminal:
         terminal.send(b"hello\r")
         terminal.until(b"answering")
         data = b"\x1b[200~" + "".join(f"{line}{ending}" for line in pasted).encode() + b"\x1b[201~"
@@ -201,6 +225,22 @@ def test_a_paste_is_one_message_whatever_is_in_it(tmp_path: Path, count: int, en
         assert b"\x1b[31mit" not in terminal.written
     assert saved(tmp_path).draft == message
     assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello"]
+
+
+def test_what_cannot_be_saved_where_it_belongs_is_gone_on_with_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "localspec" / "sessions.db").mkdir(parents=True)
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"hello\r")
+        terminal.until(b"is kept in memory")
+        terminal.send(b"half a thought\x11")
+        code, rest = terminal.end()
+    assert code == 0
+    assert b"the conversation is saved" not in rest
+    (place,) = re.findall(rb"XDG_DATA_HOME=(\S+)", rest)
+    (question, answer) = kept(Path(place.decode()))
+    assert question == ("user", "hello")
+    assert answer[1]
+    assert saved(Path(place.decode())).draft == "half a thought"
 
 
 def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
