@@ -26,10 +26,10 @@ from localspec.tui.sessions import SessionsScreen
 from localspec.tui.terminal import Harmless
 from localspec.tui.top import TopApp
 from tests.chat.stores import told as saved
+from tests.cli.repl.support import engine
 from tests.tui.controls import drive, shown
 from tests.tui.controls import until as comes
 from tests.tui.panel_scenarios import BIG
-from tests.cli.repl.support import engine
 from tests.tui.support import Listed, ask, on_screen, rests, running, said, says, screen_text, until
 
 MARKUP = ("[/]", "[bold", "[1]", "a[0]=[b", "[link=x]", "[@click=app.quit]x[/]", "[red]r[/red]")

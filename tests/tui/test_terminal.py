@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -227,11 +228,29 @@ def test_a_paste_is_one_message_whatever_is_in_it(tmp_path: Path, count: int, en
     assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello"]
 
 
+def test_a_full_disk_costs_nothing(tmp_path: Path) -> None:
+    with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
+        terminal.send(b"hello\r")
+        terminal.until(b"5 tok")
+        pid = terminal.process.pid
+        unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (1024, unlimited[1]))
+        terminal.send(b"again\r")
+        terminal.until(b"memory")  # where it is kept
+        terminal.send(b"half a thought")
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+        terminal.send(b"!")
+        until_kept(tmp_path, "half a thought!")
+        terminal.process.kill()
+        terminal.process.wait()
+    assert [text for role, text in kept(tmp_path) if role == "user"] == ["hello", "again"]
+
+
 def test_what_cannot_be_saved_where_it_belongs_is_gone_on_with_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "localspec" / "sessions.db").mkdir(parents=True)
     with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
         terminal.send(b"hello\r")
-        terminal.until(b"is kept in memory")
+        terminal.until(b"memory")  # where it is kept
         terminal.send(b"half a thought\x11")
         code, rest = terminal.end()
     assert code == 0
