@@ -101,6 +101,28 @@ async def test_a_few_words_alone_make_no_session(store: Store) -> None:
     assert store.sessions() == ()
 
 
+@on_screen
+async def test_two_screens_on_one_conversation_lose_nothing(store: Store) -> None:
+    garden = told(store, "garden", "why?", "so")
+    with closing(Store(store.path)) as other:
+        async with (
+            running(says(TEXT), store=store, session=garden) as (one, first),
+            running(says(TEXT), store=other, session=garden) as (two, second),
+        ):
+            await rests(one, first)
+            await rests(two, second)
+            await ask(one, first, "here")
+            await ask(two, second, "there")
+            await ask(one, first, "here again")
+            two.composer.write("half a thought")
+            await until(second, lambda: store.find("garden").draft == "half a thought")
+            assert [question for question, _ in turns(one)] == ["why?", "here", "here again"]
+            assert [question for question, _ in turns(two)] == ["why?", "there"]
+    found = [entry.content for entry in store.tree(garden.id)]
+    assert found == ["why?", "so", "here", TEXT, "there", TEXT, "here again", TEXT]
+    assert store.find("garden").draft == "half a thought"
+
+
 # Files that cannot be used
 
 
