@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -31,7 +29,7 @@ from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
 from localspec.tui.costs import Costs
 from localspec.tui.dialogs import EditQuestion
-from localspec.tui.driver import Ahead, TerminalDriver
+from localspec.tui.driver import Ahead
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
 from localspec.tui.news import (
@@ -72,8 +70,6 @@ GLANCE = 2.0
 DRAWN = 1.0
 #: Lines of what waits that are shown.
 MOST_WAITING = 3
-#: What ends a program from outside, and its exit code then.
-ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
 class LocalspecApp(Stepping, Chats):
@@ -93,7 +89,6 @@ class LocalspecApp(Stepping, Chats):
 
     Attributes:
         came: hears every event of every turn.
-        code: what the program ends with; ``None``: it has not ended as it should.
     """
 
     TITLE = "localspec"
@@ -115,9 +110,7 @@ class LocalspecApp(Stepping, Chats):
         session: Session | None = None,
         ahead: Ahead | None = None,
     ) -> None:
-        super().__init__(driver_class=TerminalDriver)
-        self.ahead = ahead
-        self.takes_keys = threading.Event()
+        super().__init__(ahead)
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
@@ -158,18 +151,9 @@ class LocalspecApp(Stepping, Chats):
         self.begin_capture_print(self)
         self._waiting.display = False
         self.composer.focus()
-        if not self.is_headless:
-            for number, code in ENDING.items():
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
-                    self._ui_loop.add_signal_handler(number, self.go, code)
         self._watch()
         self.keep_drafts()
-        self.call_after_refresh(self._begin)
-
-    def _begin(self) -> None:
-        """The first frame is there, and nothing is loaded yet."""
-        self.takes_keys.set()
-        self.conductor.start()
+        self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.measure)

@@ -6,7 +6,7 @@ import os
 import selectors
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -15,10 +15,12 @@ from typing import Any, Protocol, cast
 from textual import events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Paste
 from textual.message import Message
 
+_START, _END = "\x1b[200~", "\x1b[201~"
 _PATIENCE = 0.1  # seconds after which an escape is one, and no longer the start of a key
-_KEYS = (events.Key, events.Paste)
+_KEYS = (events.Key, Paste)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +67,20 @@ class TerminalDriver(LinuxDriver):
             self.attrs_before = self._ahead.line  # whoever gets the terminal gets it as it was
 
     def run_input_thread(self) -> None:
-        parser = XTermParser(self._debug)
+        parser, pastes = XTermParser(self._debug), Pastes()
         decode = getincrementaldecoder("utf-8")("replace").decode
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
+                parts = pastes.rest()
                 messages = list(parser.tick())
                 if selector.select(_PATIENCE):
                     data = self._read()
                     if not data:
                         return
-                    messages += parser.feed(decode(data))
+                    parts = pastes.feed(decode(data))
+                for part in parts:
+                    messages += [part] if isinstance(part, Paste) else parser.feed(part)
                 self._pass_on(messages)
 
     def _pass_on(self, messages: Sequence[Message]) -> None:
@@ -98,20 +103,60 @@ class TerminalDriver(LinuxDriver):
 
 def _at_once(ahead: Ahead) -> list[Message]:
     """Put in as a paste is: key by key, a long text takes its time."""
-    text: list[Message] = [events.Paste(ahead.text)] if ahead.text else []
+    text: list[Message] = [Paste(ahead.text)] if ahead.text else []
     return [*text, events.Key("enter", "\r")] if ahead.sends else text
+
+
+class Pastes:
+    """Parts what is pasted from what is typed. Textual's parser looks for keys in pastes too, so that the escapes of a
+    log that is pasted would tear it apart, and might do anything."""
+
+    def __init__(self) -> None:
+        self._pasted: list[str] | None = None
+        self._held = ""  # perhaps the beginning of a mark
+
+    def feed(self, text: str) -> Iterator[str | Paste]:
+        """What was typed, in pieces, and what was pasted, each in one."""
+        text, self._held = self._held + text, ""
+        while text:
+            mark = _START if self._pasted is None else _END
+            before, found, text = text.partition(mark)
+            if not found:
+                before, self._held = _parted(before, mark, least=2 if self._pasted is None else 1)
+            if self._pasted is not None:
+                self._pasted.append(before)
+            elif before:
+                yield before
+            if found:
+                pasted, self._pasted = self._pasted, [] if self._pasted is None else None
+                if pasted is not None:
+                    yield Paste("".join(pasted))
+
+    def rest(self) -> Iterator[str | Paste]:
+        """Nothing follows for now: what looked like a mark was typed."""
+        if self._pasted is None and self._held:
+            held, self._held = self._held, ""
+            yield held
+
+
+def _parted(text: str, mark: str, *, least: int) -> tuple[str, str]:
+    """A text and what at its end may be the beginning of a mark. An escape by itself is a key: ``least`` is 2 then."""
+    for size in range(min(len(mark) - 1, len(text)), least - 1, -1):
+        if text.endswith(mark[:size]):
+            return text[:-size], text[-size:]
+    return text, ""
 
 
 class _Lasting:
     """A stream that takes what is written when nobody reads it any more. A thread that writes would end otherwise, and
-    the program wait for it."""
+    the program wait for it. A screen is drawn in UTF-8 whatever the locale says; keys are read so, too."""
 
     def __init__(self, stream: TextIOWrapper) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
         with suppress(OSError, ValueError):
-            self._stream.write(text)
+            self._stream.buffer.write(text.encode(errors="replace"))
 
     def flush(self) -> None:
         with suppress(OSError, ValueError):

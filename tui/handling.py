@@ -6,7 +6,7 @@ import asyncio
 from time import monotonic
 from typing import Any
 
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 from textual.widgets import TextArea
 
 from localspec.errors import ExitCode, LocalspecError
@@ -18,13 +18,14 @@ from localspec.tui.dialogs import Help
 from localspec.tui.find import FindBar
 from localspec.tui.outside import edited, editor
 from localspec.tui.sections import code_blocks
+from localspec.tui.terminal import TerminalApp
 from localspec.tui.transcript import Transcript
 
 #: Seconds in which a second ctrl-c leaves.
 TWICE = 2.0
 
 
-class Handling(App[None]):
+class Handling(TerminalApp):
     """The app, as far as keys reach it."""
 
     conductor: Conductor
@@ -33,7 +34,6 @@ class Handling(App[None]):
     find_bar: FindBar
     history: History
     keys: dict[str, str]
-    code: int | None = None
 
     _pressed_at = 0.0
     _block = 0  # the code block that was copied last, counted from the end
@@ -47,12 +47,9 @@ class Handling(App[None]):
         """A line that goes away by itself."""
         self.notify(text, markup=False, timeout=seconds)
 
-    def go(self, code: int) -> None:
-        """Leaves; what was written and not sent is found with arrow up the next time."""
-        if self.code is None:
-            self.code = code
-            self.history.add(self.composer.message)
-        self.exit(return_code=self.code)
+    def on_unmount(self) -> None:
+        """However the screen ends: what was written and not sent is found with arrow up the next time."""
+        self.history.add(self.composer.message)
 
     # -- talk
 

@@ -70,7 +70,7 @@ def _run(values: Values, first: str | None, typed: str, line: list[Any]) -> int:
             app.run()
         finally:
             app.conductor.close()
-    if book is not None and app.conductor.chat.conversation.messages:
+    if book is not None and not book.unsaved() and app.conductor.chat.conversation.messages:
         note("the conversation is saved: localspec chat --resume goes on with it")
     return ExitCode.RUNTIME if app.code is None else app.code
 

@@ -42,12 +42,14 @@ class SessionBook:
         self._failing = False
         self._news: list[str] = []
         self._draft: str | None = None  # typed, and not written yet
+        #: Sessions that were left before all of them was written.
+        self._left: list[tuple[Session, MessageTree]] = []
         self._follow(chat.conversation)
         chat.listeners.append(self)
 
     def _follow(self, conversation: Conversation) -> None:
         """From now on this conversation is written down, as a session of its own."""
-        self._flush_draft()
+        self._leave()
         self._conversation = conversation
         self.session = Session(new_id(), created=now(), system=conversation.system)
         self.tree = MessageTree()
@@ -109,7 +111,7 @@ class SessionBook:
             if not self.save() and session.id == self.session.id:
                 raise StoreError("the end of this conversation is not saved yet", hint="Go on with it as it is.")
             session, tree = self.store.session(session.id) or session, self.store.tree(session.id)
-            self._flush_draft()
+            self._leave()
             self.session, self.tree, self._unwritten, self._begun = session, tree, [], True
             system, lines = settings.system_taken_over(self._chat, session.system)
             self._start(session.leaf, system)
@@ -198,6 +200,7 @@ class SessionBook:
                 if self._draft is not None:
                     self.store.set_draft(self.session.id, self._draft)
                     self._draft = None
+                self._left.clear()
             except StoreError as error:
                 if not self._failing:
                     self._news.append(
@@ -210,6 +213,13 @@ class SessionBook:
                 self._news.append("the conversation is saved again; nothing is missing")
             self._failing = False
             return True
+
+    def unsaved(self) -> list[tuple[Session, MessageTree]]:
+        """The sessions that hold something which waits to be written, the one that is gone on with as the last."""
+        with self._lock:
+            if not self._waiting and self._draft is None:
+                return []
+            return [one for one in (*self._left, (self.session, self.tree)) if one[1] or one[0].draft]
 
     # -- inside
 
@@ -276,11 +286,13 @@ class SessionBook:
             self._waiting.append(_later(self.store.begin, replace(self.session, settings={}, draft="")))
         self._begun = True
 
-    def _flush_draft(self) -> None:
-        """What was typed belongs to the session that is left."""
+    def _leave(self) -> None:
+        """Another session comes: what was typed belongs to the one before, which is remembered until it is written."""
         if self._draft is not None:
             self._waiting.append(_later(self.store.set_draft, self.session.id, self._draft))
             self._draft = None
+        if self._waiting:
+            self._left.append((self.session, self.tree))
 
     def _write_if_begun(self, write: Callable[..., object], *what: object) -> None:
         if self._begun:

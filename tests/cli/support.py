@@ -81,7 +81,12 @@ def plain(screen: bytes) -> str:
 
 
 class Terminal:
-    """The command at a terminal of its own; ``stdout`` may be a file instead."""
+    """The command at a terminal of its own; ``stdout`` may be a file instead.
+
+    Attributes:
+        untouched: the settings of the line before the command.
+        written: everything that was read so far.
+    """
 
     def __init__(
         self,
@@ -92,6 +97,8 @@ class Terminal:
     ) -> None:
         self._line, theirs = pty.openpty()
         self.name = os.ttyname(theirs)
+        self.untouched = self.modes()
+        self.written = b""
         self.process = subprocess.Popen(
             command(*arguments, module=module),
             stdin=theirs,
@@ -152,6 +159,8 @@ class Terminal:
         ready, _, _ = select.select([self._line], [], [], 60)
         assert ready, f"nothing more comes after {self._seen!r}"
         try:
-            return os.read(self._line, 65536)
+            more = os.read(self._line, 65536)
         except OSError:  # Linux's way to say that the other side is closed
             return b""
+        self.written += more
+        return more

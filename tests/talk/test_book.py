@@ -435,6 +435,24 @@ def test_what_waits_belongs_to_the_session_it_was_said_in(store: Store, monkeypa
     assert saved(store, book.session.id)[::2] == ["b", "c"]
 
 
+def test_sessions_with_something_that_waits_are_known_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = short()
+    book = SessionBook(one, store)
+    run(one.ask("a"))
+    assert book.unsaved() == []
+    with full(monkeypatch):
+        run(one.ask("b"))
+        book.keep_draft("half")
+        one.clear()
+        book.keep_draft("")
+        assert [session.draft for session, _ in book.unsaved()] == ["half"]  # what holds nothing is not missing
+        run(one.ask("c"))
+    found = [(session.draft, [entry.content for entry in tree][::2]) for session, tree in book.unsaved()]
+    assert found == [("half", ["a", "b"]), ("", ["c"])]
+    assert book.save()
+    assert book.unsaved() == []
+
+
 def test_a_session_that_cannot_be_read_is_not_taken_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     one = short()
     book = SessionBook(one, store)

@@ -126,13 +126,15 @@ async def running(
     size: tuple[int, int] = (100, 30),
     opener: FakeOpener | None = None,
     options: dict[str, Any] | None = None,
+    notifications: bool = False,
     **more: Any,
 ) -> AsyncIterator[tuple[LocalspecApp, Pilot[None]]]:
-    """The app, when its first frame is there. ``options`` change those of the chat, ``more`` goes to the app."""
+    """The app, when its first frame is there. ``options`` change those of the chat, ``more`` goes to the app.
+    ``notifications``: lines that go away by themselves are drawn."""
     chosen = values(n_predict=-1, ignore_eos=False, **(options or {}))
     app = LocalspecApp(opener or FakeOpener(*(engines or (engine(),))), chosen, **more)
     try:
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=notifications) as pilot:
             yield app, pilot
     finally:
         app.conductor.close()

@@ -71,8 +71,8 @@ can read it. `--no-save-session` saves nothing, and neither does a single questi
 a conversation for good.
 
 Where the file cannot be written, a line says so once, the chat goes on, and what is missing is saved as soon as that
-works. A damaged file is moved aside, and a new one begun. An older format is brought up to date after a copy was
-made."""
+works. What still cannot be written at the end goes to a folder of its own, and a line says how to go on with it. A
+damaged file is moved aside, and a new one begun. An older format is brought up to date after a copy was made."""
 
 REST = """\
 ## Without editing

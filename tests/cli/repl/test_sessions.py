@@ -345,7 +345,10 @@ def test_sessions_that_cannot_be_had_are_known_before_a_model_is_loaded(
     assert says in error_line(done, 2)
 
 
-def test_a_file_that_cannot_be_used_does_not_stop_the_chat(tmp_path: Path, store: Store) -> None:
+def test_a_file_that_cannot_be_used_does_not_stop_the_chat(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     data = tmp_path / "data"
     told(store, "t", "a")
     store.close()
@@ -357,9 +360,7 @@ def test_a_file_that_cannot_be_used_does_not_stop_the_chat(tmp_path: Path, store
         assert "was written by a newer localspec (format 99" in said
         assert "is kept in memory" in said
         terminal.send(b"\x04")
-        code, rest = terminal.end()
-        assert code == 0
-        assert "the end of this conversation is not saved" in plain(rest)
+        assert terminal.end()[0] == 0
     done = command(*CHAT, "--resume", "--simple-io", module=FAKE, env={"XDG_DATA_HOME": str(data)})
     assert done.returncode == 1
     assert "newer localspec" in done.stderr.decode()
