@@ -22,6 +22,8 @@ LOCALSPEC, FAKE = "localspec", "tests.cli.fake_main"
 HURRY = {"LOCALSPEC_TEST_PASS_TIME": "0"}
 #: Quick and the same on every machine.
 PLAIN = ("-t", "1", "--temp", "0", "-s", "1")
+#: And no passes measured when a model with weights is loaded, for what has nothing to do with guesses.
+ALONE = (*PLAIN, "--spec-type", "none")
 
 Done = subprocess.CompletedProcess[bytes]
 

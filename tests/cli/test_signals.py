@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import FAKE, PLAIN, ROOT, children, command, environment, run, shell
+from tests.cli.support import ALONE, FAKE, ROOT, children, command, environment, run, shell
 
 STORY = ("complete", "-m", "fake.gguf", "-s", "3", "-n", "450", "--ignore-eos", "-p", "abc")
 SOON = 5.0  # seconds; the answer alone takes nine
@@ -79,7 +79,7 @@ def test_while_the_model_loads(number: signal.Signals, code: int) -> None:
 
 
 def test_while_a_long_prompt_is_read(smol: Path) -> None:
-    arguments = ("complete", *PLAIN, "-m", str(smol), "-p", "word " * 4000, "-n", "4", "--jsonl")
+    arguments = ("complete", *ALONE, "-m", str(smol), "-p", "word " * 4000, "-n", "4", "--jsonl")
     with started(*arguments, module="localspec") as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["event"] == "started"

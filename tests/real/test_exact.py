@@ -139,7 +139,7 @@ def test_ngrams(plain: Plain, smol_f32: Path) -> None:
 @pytest.mark.parametrize("name", sorted({*MAKERS} - {"suffix", "ngram-simple"}))
 def test_others_that_need_no_model(plain: Plain, smol_f32: Path, name: str) -> None:
     with running(smol_f32, spec_types=(name,), sequences=5, n_ctx=1280) as engine:
-        outcomes = plain.same(engine, [ASKED[i] for i in (2, 4, 5, 7)])
+        outcomes = plain.same(engine, [ASKED[i] for i in (4, 7, 8, 9)])
     assert sum(one.stats.accepted for one in outcomes) > 0
 
 
