@@ -72,7 +72,7 @@ MOST_WAITING = 3
 ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-class LocalspecApp(Panels, Chats):
+class LocalspecApp(Panels, Chats, inherit_bindings=False):
     """The screen.
 
     Args:

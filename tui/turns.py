@@ -9,10 +9,12 @@ from rich.markdown import Markdown as RichMarkdown
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.widgets import Collapsible, Markdown, Static
 
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.attach import own_words
+from localspec.text.layout import flow
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
 from localspec.tui.resting import Resting
@@ -49,6 +51,25 @@ class Quiet(Static):
         """Another text in place of this one."""
         self.text = text
         self.update(plain(text))
+
+
+class Foot(Quiet):
+    """How an answer went, in parts that are not broken."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        super().__init__("", kind="footer")
+        self.tell(parts)
+
+    def tell(self, parts: Sequence[str]) -> None:
+        """Other parts in place of these."""
+        self._parts = tuple(map(harmless, parts))
+        self.say(" · ".join(parts))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(flow("", self._parts, width))
+
+    def render(self) -> Content:
+        return Content("\n".join(flow("", self._parts, self.content_size.width)))
 
 
 class Question(Static):
@@ -196,7 +217,7 @@ class Turn(Resting):
         self._answer = Answer(answer)
         self.footer: tuple[str, ...] = ()
         self._version = ""
-        self._foot: Quiet | None = None
+        self._foot: Foot | None = None
 
     @classmethod
     def past(cls, question: PastTurn, answer: PastTurn | None) -> Turn:
@@ -217,7 +238,7 @@ class Turn(Resting):
             yield self._thought
         yield self._answer
         if self._footing:
-            self._foot = Quiet(self._footing, kind="footer")
+            self._foot = Foot(self._footing)
             yield self._foot
 
     async def add(self, piece: Piece) -> None:
@@ -248,16 +269,16 @@ class Turn(Resting):
             await self._show_foot()
 
     @property
-    def _footing(self) -> str:
-        return " · ".join((*((self._version,) if self._version else ()), *self.footer))
+    def _footing(self) -> tuple[str, ...]:
+        return (*((self._version,) if self._version else ()), *self.footer)
 
     async def _show_foot(self) -> None:
-        text, foot = self._footing, self._foot
+        parts, foot = self._footing, self._foot
         self.wake()  # its height may be another
-        if text and foot is not None:
-            foot.say(text)
-        elif text:
-            self._foot = Quiet(text, kind="footer")
+        if parts and foot is not None:
+            foot.tell(parts)
+        elif parts:
+            self._foot = Foot(parts)
             await self.mount(self._foot)
         elif foot is not None:
             self._foot = None

@@ -31,6 +31,8 @@ from localspec.types import (
 )
 
 SEEDS = 2**64
+#: Tokens that might have stood in the place of one, as they are asked for where somebody watches.
+RIVALS = 5
 
 
 class Handle(Protocol):
@@ -185,7 +187,13 @@ class Chat:
             yield Notice(0, line)
         reasoning = self.reasoning()
         answer = Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
-        asked = replace(self.request(fitted.messages), draft_from=said(replaced), trace=bool(self.watchers))
+        watched = bool(self.watchers)
+        asked = replace(
+            self.request(fitted.messages),
+            draft_from=said(replaced),
+            trace=watched,
+            logprobs=RIVALS if watched else None,
+        )
         self._handle = handle = self.engine.submit(asked)
         if self._stopping:
             handle.cancel()
