@@ -91,7 +91,7 @@ ACTS = (
     Act(keys=("Escape",), until=("Write a message",)),
     Act("Find in the conversation", before=("C-f",), typed="rivers", keys=("Enter",), until=(r"\d of \d",)),
     Act(keys=("Escape",), until=("Write a message",)),
-    Act("A new conversation", keys=("C-n",), until=("Ask something",)),
+    Act("A new conversation", keys=("C-n",), until=("a new conversation",)),
     says("", "What is a lighthouse?"),
     Act("All saved conversations", keys=("C-o",), until=("2 saved",)),
     Act("Search in all of them", typed="rivers", until=("1 found",)),

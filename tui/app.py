@@ -291,4 +291,4 @@ class LocalspecApp(Panels, Chats, inherit_bindings=False):
 
     def _write_command(self, command: commands.Command) -> None:
         self.composer.write(f"/{command.name} " if command.args else f"/{command.name}")
-        self.composer.focus()
+        self.set_focus(self.composer)

@@ -91,7 +91,7 @@ class ModelPicker(ModalScreen[str | None]):
             yield Static(classes="said", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
         self._list()
         self._scan()
 

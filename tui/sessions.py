@@ -177,7 +177,7 @@ class SessionsScreen(ModalScreen[Choice | None]):
         title = self.query_one("#title", Input)
         title.value, title.display = session.title, True
         title.cursor_position = len(title.value)
-        title.focus()
+        self.set_focus(title)
         self._say("enter gives it this title, escape leaves it as it is")
 
     @on(Input.Submitted, "#title")
@@ -190,7 +190,7 @@ class SessionsScreen(ModalScreen[Choice | None]):
     def _end_renaming(self) -> None:
         self._renaming = None
         self.query_one("#title").display = False
-        self.query_one("#wanted").focus()
+        self.set_focus(self.query_one("#wanted"))
         self._say("")
 
     def action_pin(self) -> None:

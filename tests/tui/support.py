@@ -49,7 +49,7 @@ class Gated(Scripted):
             self.free -= 1
             if self.free < 0:
                 self.held.set()
-                assert self.gate.wait(SECONDS)
+                assert self.gate.wait(3 * SECONDS)  # what it is held for may take as long as it may
         return super().forward(work)
 
 
