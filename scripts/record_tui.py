@@ -31,7 +31,7 @@ PATIENCE = 180.0  # seconds for what an act waits for
 EVERY = 0.05  # seconds between two looks at the screen
 TARGET = "SmolLM2-135M-Instruct-F16.gguf"
 #: Guesses always as much as it may, so that there is something to see; by default only what pays is guessed.
-OPTIONS = ("-md", "demo", "--spec", "fixed", "--spec-tree-nodes", "8", "--spec-tree-width", "2", "-n", "48", "-s", "7")
+OPTIONS = ("-md", "demo", "--spec", "fixed", "--spec-tree-nodes", "8", "--spec-tree-width", "2", "-n", "32", "-s", "7")
 COMMAND = " ".join(("localspec chat --tui -m", TARGET, *OPTIONS))
 ANSWERS, RESTS = r"\n (answering|thinking) · ", r"\n ready · "
 ANSWERED = (ANSWERS, RESTS)
@@ -63,6 +63,11 @@ def says(title: str, text: str, until: Sequence[str] = ANSWERED) -> Act:
     return Act(title, typed=text, keys=("Enter",), until=until)
 
 
+def gone(pattern: str) -> str:
+    """A screen without it. A key right after escape would be taken for one with alt."""
+    return rf"\A(?!.*{pattern})"
+
+
 ACTS = (
     Act("The screen is there before the model", until=("Ask something",)),
     Act("The model is loaded", until=(RESTS,)),
@@ -84,21 +89,21 @@ ACTS = (
     Act("F4: where each token came from", keys=("F4", "Home"), until=("1 of ",)),
     Act("What else might have stood there", keys=("Right", "Right", "Right"), until=("4 of ", "likeliest:")),
     # Step mode belongs here: one act for the key that turns it on, one for a step.
-    Act(keys=("Escape",), until=("Write a message",)),
+    Act(keys=("Escape",), until=(gone("Where the tokens came from"),)),
     Act("F2: settings of the answers to come", keys=("F2",), until=("Parameters of the next turn",)),
-    Act(keys=("Escape",), until=("Write a message",)),
+    Act(keys=("Escape",), until=(gone("Parameters of the next turn"),)),
     Act("A/B: with guesses and without", keys=("M-a",), until=("speculative", "escape closes")),
-    Act(keys=("Escape",), until=("Write a message",)),
+    Act(keys=("Escape",), until=(gone("escape closes"),)),
     Act("Find in the conversation", before=("C-f",), typed="rivers", keys=("Enter",), until=(r"\d of \d",)),
-    Act(keys=("Escape",), until=("Write a message",)),
+    Act(keys=("Escape",), until=(gone(r"\d of \d"),)),
     Act("A new conversation", keys=("C-n",), until=("a new conversation",)),
     says("", "What is a lighthouse?"),
     Act("All saved conversations", keys=("C-o",), until=("2 saved",)),
     Act("Search in all of them", typed="rivers", until=("1 found",)),
     Act("An older conversation goes on", keys=("Enter",), until=("3/3|4/4", RESTS)),
-    says("Export", "/export rivers.md", (r"rivers\.md[^\n]*\n(?!.*/export)",)),
+    says("Export", "/export rivers.md", (r"\n │ [^\n]*rivers\.md",)),
     Act("F1: keys and commands", keys=("F1",), until=("You are writing a message",)),
-    Act(keys=("Escape",), until=("Write a message",)),
+    Act(keys=("Escape",), until=(gone("You are writing a message"),)),
     Act("ctrl+q", keys=("C-q",), leaves=True),
 )
 
