@@ -28,6 +28,7 @@ from scripts.terminal import Screen
 SIZES = ((120, 40), (80, 24))
 LIMIT = 1_000_000  # bytes of a recording
 PATIENCE = 180.0  # seconds for what an act waits for
+PICTURES = 5  # a second at most: more make a recording large, and show nothing more
 EVERY = 0.05  # seconds between two looks at the screen
 TARGET = "SmolLM2-135M-Instruct-F16.gguf"
 #: Guesses always as much as it may, so that there is something to see; by default only what pays is guessed.
@@ -84,7 +85,7 @@ ACTS = (
     Act("And back to the last", keys=("M-Right", "M-Right"), until=(r"3/3",)),
     Act("F3: what guessing does", keys=("F3",), until=("Speculation",)),
     Act("While an answer comes", keys=("C-r",), until=(ANSWERS, "By depth")),
-    Act("When it is over", until=(RESTS, "Speed-up|Time:")),
+    Act("When it is over", until=(RESTS, "Accepted lengths|By depth")),
     Act("The tree of the last guesses", keys=("F6", "End"), until=("held · ✗ not drawn",)),
     Act("F4: where each token came from", keys=("F4", "Home"), until=("1 of ",)),
     Act("What else might have stood there", keys=("Right", "Right", "Right"), until=("4 of ", "likeliest:")),
@@ -147,6 +148,7 @@ def record(cast: TextIO, folder: Path, target: Path, columns: int, rows: int) ->
     os.mkfifo(pipe)
     copy = Cast(pipe, cast, columns, rows)
     home = {name: str(folder) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
+    home["TEXTUAL_FPS"] = str(PICTURES)
     settings = ["env", "-C", str(folder), *(f"{key}={value}" for key, value in home.items())]
     chat = ["localspec", "chat", "--tui", "-m", str(target), *OPTIONS]
     played: list[Played] = []
@@ -197,11 +199,11 @@ def main() -> None:
             with made.open("w", encoding="utf-8") as cast:
                 played.append(record(cast, folder / f"{columns}", target, columns, rows))
             recordings[made.name] = made.read_text("utf-8")
-            if len(recordings[made.name].encode()) > LIMIT:
-                raise SystemExit(f"{made.name} has {len(recordings[made.name].encode())} bytes, more than {LIMIT}")
+    (docs / "tui-session.md").write_text(transcript(SIZES, played), encoding="utf-8")
     for name, recording in recordings.items():
         (docs / name).write_text(recording, encoding="utf-8")
-    (docs / "tui-session.md").write_text(transcript(SIZES, played), encoding="utf-8")
+        if (size := len(recording.encode())) > LIMIT:
+            raise SystemExit(f"{name} has {size} bytes, more than {LIMIT}")
 
 
 if __name__ == "__main__":
