@@ -26,7 +26,7 @@ from scripts.record import Cast
 from scripts.terminal import Screen
 
 SIZES = ((120, 40), (80, 24))
-LIMIT = 1_000_000  # bytes of a recording
+LIMIT = 1 << 20  # bytes of a recording
 PATIENCE = 180.0  # seconds for what an act waits for
 PICTURES = 5  # a second at most: more make a recording large, and show nothing more
 EVERY = 0.05  # seconds between two looks at the screen
