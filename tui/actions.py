@@ -216,8 +216,9 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def bindings() -> list[BindingType]:
-    """What the app binds."""
-    return [action.binding() for action in ACTIONS if action.owner == "app"]
+    """What the app binds; the footer shows it in this order, and a narrow one is cut: help comes first."""
+    own = [action for action in ACTIONS if action.owner == "app"]
+    return [action.binding() for action in sorted(own, key=lambda action: action.id != "help")]
 
 
 def methods(owner: Owner, keymap: Mapping[str, str]) -> dict[str, str]:

@@ -72,7 +72,7 @@ DRAWN = 1.0
 MOST_WAITING = 3
 
 
-class LocalspecApp(Stepping, Chats):
+class LocalspecApp(Stepping, Chats, inherit_bindings=False):
     """The screen.
 
     Args:
@@ -293,4 +293,4 @@ class LocalspecApp(Stepping, Chats):
 
     def _write_command(self, command: commands.Command) -> None:
         self.composer.write(f"/{command.name} " if command.args else f"/{command.name}")
-        self.composer.focus()
+        self.set_focus(self.composer)

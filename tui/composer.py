@@ -184,13 +184,22 @@ class Composer(TextArea):
     # -- keys
 
     async def _on_key(self, event: events.Key) -> None:
-        method = next((self._methods[key] for key in event.aliases if key in self._methods), None)
-        if method is None:
+        action = self._does(event.aliases)
+        if action is None:
             await super()._on_key(event)
             return
         event.stop()
         event.prevent_default()
-        await self.run_action(method)
+        await self.run_action(action)
+
+    def _does(self, keys: Sequence[str]) -> str | None:
+        """What keys do. It is done at once: a binding would be looked for in the whole screen first, and letters that
+        were typed after ctrl+u would be there before the line is emptied."""
+        for key in keys:
+            bound = (one.action for one in self._bindings.key_to_bindings.get(key, ()) if not one.priority)
+            if (action := self._methods.get(key) or next(bound, None)) is not None:
+                return action
+        return None
 
     def action_send(self) -> None:
         """Sends, or begins a new line where more is to come."""

@@ -85,7 +85,7 @@ class EditQuestion(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         self._composer.write(self._text)
-        self._composer.focus()
+        self.set_focus(self._composer)
 
     def on_composer_sent(self, event: Composer.Sent) -> None:
         event.stop()

@@ -29,7 +29,7 @@ class FindBar(Horizontal):
 
     def open(self) -> None:
         self.display = True
-        self.query_one(Input).focus()
+        self.screen.set_focus(self.query_one(Input))  # at once: `Widget.focus` comes after keys that follow
 
     def close(self) -> None:
         self.display = False

@@ -56,11 +56,11 @@ class Handling(TerminalApp):
     def action_stop(self) -> None:
         if self.find_bar.display:
             self.find_bar.close()
-            self.composer.focus()
+            self.set_focus(self.composer)
         elif self.conductor.busy:
             self.conductor.stop()
         else:
-            self.composer.focus()
+            self.set_focus(self.composer)
 
     def action_regenerate(self) -> None:
         self._instead("/regen")
@@ -145,7 +145,7 @@ class Handling(TerminalApp):
             self.tell(f"{error.message}. {error.hint}")
         else:
             self.composer.write(text)
-            self.composer.focus()
+            self.set_focus(self.composer)
 
     # -- the screen
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Input, Label, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
@@ -63,9 +63,11 @@ class ModelPicker(ModalScreen[str | None]):
 
     DEFAULT_CSS = """
     ModelPicker { align: center middle; }
-    ModelPicker > Vertical { width: 90; max-width: 100%; height: 90%; border: round $border; }
-    ModelPicker OptionList { height: 1fr; }
-    ModelPicker .said { padding: 0 1; height: auto; }
+    ModelPicker > Vertical {
+        width: 90; max-width: 100%; height: 90%; border: round $primary; background: $surface;
+    }
+    ModelPicker OptionList { height: 1fr; border: none; }
+    ModelPicker .said { padding: 0 1; height: auto; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Close", id="picker.close"),
@@ -82,14 +84,14 @@ class ModelPicker(ModalScreen[str | None]):
         self._over = False
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label("Model" if self._target is None else "Draft model", markup=False)
-            yield Input(placeholder="type a part of its name, quant or verdict", compact=True)
+        with Vertical() as frame:
+            frame.border_title = "Model" if self._target is None else "Draft model"
+            yield Input(placeholder="Part of a name, quant or verdict", compact=True)
             yield OptionList(markup=False)
             yield Static(classes="said", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
         self._list()
         self._scan()
 
@@ -131,7 +133,9 @@ class ModelPicker(ModalScreen[str | None]):
         kept = before is not None and before.id in names
         listed.highlighted = names.index(before.id) if kept and before is not None else (0 if names else None)
         still = "" if self._over else ", still looking"
-        self.query_one(".said", Static).update(f"{len(shown)} of {len(self._found)} models{still}; enter takes one")
+        self.query_one(".said", Static).update(
+            f"{len(shown)} of {len(self._found)} models{still} · enter takes one · escape leaves"
+        )
 
     def action_move(self, way: str) -> None:
         listed = self.query_one(OptionList)

@@ -108,14 +108,14 @@ class TokenText(RowsView):
         for place in self._laid.line(at):
             shown = self._laid.tokens[place]
             under = " reverse" if place == self.cursor else ""
-            style = self._style(shown) + under
+            style = self._style(shown, 100 if under else _LEAST_STRENGTH) + under
             parts += [(shown.blank, style), (shown.mark, "dim" + under), (shown.text, style)]
         return Content.assemble(*parts)
 
-    def _style(self, shown: Shown) -> str:
+    def _style(self, shown: Shown, least: int) -> str:
         if not shown.source:
             return ""
-        strength = max(100 - _FADE * (shown.depth - 1), _LEAST_STRENGTH)
+        strength = max(100 - _FADE * (shown.depth - 1), least)
         return f"{self._colours[shown.source]} {strength}% underline"
 
     # -- the cursor

@@ -20,6 +20,8 @@ from localspec.types import SourceStats, SpecStats
 
 #: Lines that the tree may take, however low the panel is; it scrolls then.
 LEAST_TREE = 12
+#: Lines from which on blank ones part the sections; lower, the tree has their room.
+ROOMY = 50
 _OVER_TIME = "over time "
 _TIME_SIGNS = {"draft": ("█", "$text-primary"), "verify": ("▒", "$text-success"), "host": ("░", "$text-warning")}
 
@@ -42,6 +44,8 @@ def stats_lines(trace: AnswerTrace, standings: Sequence[tuple[str, str]], width:
         *_speed_up(trace, stats, width),
         *_drafters(stats.by_source, standings, marks, width),
     ]
+    if 0 < height < ROOMY:
+        lines = [line for line in lines if line.plain]
     if trace.paced:
         return lines
     return lines + _last_guesses(trace, marks, width, max(height - len(lines), LEAST_TREE))

@@ -62,7 +62,7 @@ class Status:
         return replace(self, info=info, used=None, last=None, live=None)
 
     def parts(self) -> list[str]:
-        """The most important first: a narrow screen leaves out the last ones."""
+        """The most important first: a narrow screen leaves out what does not fit."""
         doing = self.doing + (f" {100 * self.share:.0f} %" if self.share is not None else "")
         if self.info is None:
             return [doing or "no model: F5 loads it"]
@@ -70,6 +70,8 @@ class Status:
 
     def _numbers(self) -> list[str]:
         stats, rate = self._measured()
+        if stats is None and self.used is None:
+            return [] if self.guesses else ["speculation off"]
         parts = [UNKNOWN + " tok/s" if rate is None else speed(rate), self._context()]
         if not self.guesses:
             return [*parts, "speculation off"]
@@ -107,9 +109,8 @@ class Status:
         parts = self.parts()
         shown = parts[0]
         for part in parts[1:]:
-            if len(shown) + len(part) + 3 > width:
-                break
-            shown += f" · {part}"
+            if len(shown) + len(part) + 3 <= width:
+                shown += f" · {part}"
         return harmless(shown)[:width]
 
 

@@ -9,10 +9,12 @@ from rich.markdown import Markdown as RichMarkdown
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.widgets import Collapsible, Markdown, Static
 
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.attach import Attachment, parted
+from localspec.text.layout import flow
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
 from localspec.tui.resting import Resting
@@ -51,6 +53,25 @@ class Quiet(Static):
         """Another text in place of this one."""
         self.text = text
         self.update(plain(text))
+
+
+class Foot(Quiet):
+    """How an answer went, in parts that are not broken."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        super().__init__("", kind="footer")
+        self.tell(parts)
+
+    def tell(self, parts: Sequence[str]) -> None:
+        """Other parts in place of these."""
+        self._parts = tuple(map(harmless, parts))
+        self.say(" · ".join(parts))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(flow("", self._parts, width))
+
+    def render(self) -> Content:
+        return Content("\n".join(flow("", self._parts, self.content_size.width)))
 
 
 class Question(Static):
@@ -207,7 +228,7 @@ class Turn(Resting):
         self._answer = Answer(answer)
         self.footer: tuple[str, ...] = ()
         self._version = ""
-        self._foot: Quiet | None = None
+        self._foot: Foot | None = None
         self._step: Quiet | None = None
 
     @classmethod
@@ -228,7 +249,7 @@ class Turn(Resting):
             yield self._thought
         yield self._answer
         if self._footing:
-            self._foot = Quiet(self._footing, kind="footer")
+            self._foot = Foot(self._footing)
             yield self._foot
 
     async def add(self, piece: Piece) -> None:
@@ -246,8 +267,15 @@ class Turn(Resting):
         await self.mount(Quiet(text, kind="notice"))
 
     async def tell_step(self, text: str) -> None:
-        """The newest verify step, while steps wait for a key."""
-        self._step = await self._line(self._step, text, "step")
+        """The newest verify step, while steps wait for a key; "" takes it away."""
+        if self._step is not None and text:
+            self._step.say(text)
+        elif text:
+            self._step = Quiet(text, kind="step")
+            await self.mount(self._step)
+        elif self._step is not None:
+            await self._step.remove()
+            self._step = None
 
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
@@ -264,24 +292,20 @@ class Turn(Resting):
             await self._show_foot()
 
     @property
-    def _footing(self) -> str:
-        return " · ".join((*((self._version,) if self._version else ()), *self.footer))
+    def _footing(self) -> tuple[str, ...]:
+        return (*((self._version,) if self._version else ()), *self.footer)
 
     async def _show_foot(self) -> None:
+        parts, foot = self._footing, self._foot
         self.wake()  # its height may be another
-        self._foot = await self._line(self._foot, self._footing, "footer")
-
-    async def _line(self, line: Quiet | None, text: str, kind: str) -> Quiet | None:
-        """A line below all else, changed, new or gone; nothing takes it away."""
-        if line is None and text:
-            line = Quiet(text, kind=kind)
-            await self.mount(line)
-        elif line is not None and text:
-            line.say(text)
-        elif line is not None:
-            await line.remove()
-            line = None
-        return line
+        if parts and foot is not None:
+            foot.tell(parts)
+        elif parts:
+            self._foot = Foot(parts)
+            await self.mount(self._foot)
+        elif foot is not None:
+            self._foot = None
+            await foot.remove()
 
     @property
     def sections(self) -> list[Section]:

@@ -32,6 +32,8 @@ from localspec.types import (
 )
 
 SEEDS = 2**64
+#: Tokens that might have stood in the place of one, as they are asked for where somebody watches.
+RIVALS = 5
 
 
 class Engine(Protocol):
@@ -188,10 +190,12 @@ class Chat:
         reasoning = self.reasoning()
         answer = Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
         steps = self.running.steps
+        watched = bool(self.watchers) or steps is not None
         asked = replace(
             self.request(fitted.messages),
             draft_from=said(replaced),
-            trace=bool(self.watchers) or steps is not None,
+            trace=watched,
+            logprobs=RIVALS if watched else None,
             steps=steps,
         )
         handle = self.engine.submit(asked)

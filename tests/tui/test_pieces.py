@@ -143,9 +143,9 @@ INFO = EngineInfo("folder/target.gguf", None, ("ngram-simple",), "fake", 1000, 1
 
 
 def test_what_was_not_measured_is_not_available() -> None:
-    line = Status(info=INFO).line(200)
-    assert line == (
-        "ready · n/a tok/s · context n/a · speed-up n/a · accepted n/a · length n/a"
+    assert Status(info=INFO).line(200) == "ready · target.gguf · guesses from ngram-simple"
+    assert Status(info=INFO, used=5).line(200) == (
+        "ready · n/a tok/s · context -------- 5/1000 · speed-up n/a · accepted n/a · length n/a"
         " · target.gguf · guesses from ngram-simple"
     )
     assert Status().line(80) == "no model: F5 loads it"
