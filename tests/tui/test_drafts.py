@@ -209,7 +209,7 @@ async def test_a_place_that_can_be_no_file_costs_nothing(store: Store, make: Cal
         await until(pilot, lambda: said(app).count("is kept in memory") == 1)  # told by whoever came first
         assert [question for question, _ in turns(app)] == ["why?", "and?"]
         await pilot.press("ctrl+o")
-        await until(pilot, lambda: "cannot be read" in screen_text(app))
+        await until(pilot, lambda: "Check the folder" in screen_text(app))
         await pilot.press("escape")
         if store.path.is_dir():
             store.path.rmdir()
