@@ -126,21 +126,21 @@ class StatusLine(Static):
         self._steps: StatsBook | None = None
 
     def hear(self, event: TurnEvent) -> None:
-        """An event of a turn."""
+        """An event of a turn; it is drawn with the next `draw`, for there may be many at once."""
         if isinstance(event, Asked):
             self._steps = None
         elif isinstance(event, Tokens) and event.step is not None:
             self._steps = self._steps or StatsBook()
             self._steps.add(event.step, (), ())
             self.status = replace(self.status, live=self._steps.snapshot())
-        self.show(self.status.heard(event))
+        self.status = self.status.heard(event)
 
     def show(self, status: Status) -> None:
         self.status = status
-        self._draw()
+        self.draw()
 
     def on_resize(self) -> None:
-        self._draw()
+        self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
         self.update(self.status.line(max(self.size.width, 1)), layout=False)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
-from markdown_it import MarkdownIt
-from rich.markdown import Markdown as RichMarkdown
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Collapsible, Markdown, Static
+from textual.widgets import Collapsible, Label, Markdown, Static
+from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.attach import own_words
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
+from localspec.tui.growing import Growing
 from localspec.tui.resting import Resting
-from localspec.tui.sections import Sections
+from localspec.tui.sections import Parser, Sections, references
 
+#: Characters of a section of an answer, and at most inside a block.
+ENOUGH, MOST = 1000, 8000
 #: Lines and characters of a question that are shown.
 MOST_LINES, MOST_CHARACTERS = 30, 6000
 #: Characters of thinking that are shown: more would have to be laid out anew whenever it grows.
@@ -31,11 +36,6 @@ def harmless(text: str) -> str:
 
 def plain(text: str) -> Content:
     return Content(harmless(text))
-
-
-def parser() -> MarkdownIt:
-    """HTML is text: what stands between tags, and the tags, would not be shown otherwise."""
-    return MarkdownIt("gfm-like", {"html": False})
 
 
 class Quiet(Static):
@@ -66,14 +66,19 @@ def _cut(text: str) -> str:
 
 
 class Section(Resting):
-    """A part of an answer. While the answer comes it is drawn as a whole, which costs a fraction of a widget for every
-    block and item. Later it becomes such widgets, whose text can be selected, as soon as somebody is near it.
+    """A part of an answer. While the answer comes it is drawn line by line (`Growing`). Later it becomes widgets, whose
+    text can be selected, as soon as somebody is near it.
+
+    Attributes:
+        goes_on: it begins inside a block, the section before has its start.
     """
 
-    def __init__(self, text: str = "", *, grows: bool = False) -> None:
+    def __init__(self, text: str = "", *, goes_on: bool = False, grows: bool = False) -> None:
         super().__init__()
         self.text = text
-        self._growing = Static(_drawn(text)) if grows else None
+        self.goes_on = goes_on
+        self.references: Mapping[str, Any] = {}
+        self._growing = Growing(text) if grows else None
         self._over = False
 
     def compose(self) -> ComposeResult:
@@ -82,7 +87,7 @@ class Section(Resting):
     def append(self, text: str) -> None:
         self.text += text
         if self._growing is not None:
-            self._growing.update(_drawn(self.text))
+            self._growing.append(text)
 
     def wake(self) -> None:
         super().wake()
@@ -103,13 +108,26 @@ class Section(Resting):
                 await growing.remove()
 
     def _markdown(self) -> Markdown:
-        return Markdown(self.text, parser_factory=parser, open_links=False)
+        return Markdown(self.text, parser_factory=partial(Parser, self.references), open_links=False)
+
+    @property
+    def blocks(self) -> list[MarkdownBlock]:
+        """Its blocks, once they are widgets."""
+        return [block for one in self.children if isinstance(one, Markdown) for block in one.query_children(MarkdownBlock)]
 
 
-def _drawn(text: str) -> RichMarkdown:
-    drawn = RichMarkdown("", hyperlinks=False)
-    drawn.parsed = parser().parse(text)  # Rich's own parser would swallow HTML
-    return drawn
+def seam(upper: MarkdownBlock, lower: MarkdownBlock, *, goes_on: bool) -> None:
+    """What would lie between two blocks of one widget lies between them, though they are of two."""
+    above, below = upper.styles.margin, lower.styles.margin
+    gap = 0 if goes_on else max(above.bottom, below.top)
+    bottom = min(above.bottom, gap)
+    upper.styles.margin = (above.top, above.right, bottom, above.left)
+    lower.styles.margin = (gap - bottom, below.right, below.bottom, below.left)
+    if goes_on and isinstance(upper, MarkdownFence) and isinstance(lower, MarkdownFence):
+        for code in upper.query_children(Label):
+            code.styles.padding = (*code.styles.padding[:2], 0, code.styles.padding.left)
+        for code in lower.query_children(Label):
+            code.styles.padding = (0, *code.styles.padding[1:])
 
 
 class Answer(Vertical):
@@ -117,36 +135,48 @@ class Answer(Vertical):
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self._sections = Sections()
-        self._first = self._sections.push(harmless(text)) if text else []
-        self._last: Section | None = None
+        self._cutter = Sections(ENOUGH, MOST, exact=True)
+        self._sections: list[Section] = []
+        self._seams: set[Section] = set()  # sections that are joined with the one before
+        for part in self._cutter.push(harmless(text)) if text else ():
+            self._sections.append(Section(part.opener + part.text, goes_on=part.goes_on))
+        self._explain()
 
     def compose(self) -> ComposeResult:
-        """What was there at the start; every part of it is a section."""
-        for part in self._first:
-            if self._last is not None:
-                self._last.set_class(part.in_list, "-goes-on")
-            self._last = Section(part.opener + part.text)
-            yield self._last
+        yield from self._sections
 
     async def add(self, text: str) -> None:
-        for part in self._sections.push(harmless(text)):
-            if self._last is None or part.begins:
-                if self._last is not None:
-                    self._last.set_class(part.in_list, "-goes-on")
-                self._last = Section(grows=True)
-                await self.mount(self._last)
-            self._last.append(part.opener + part.text)
+        for part in self._cutter.push(harmless(text)):
+            if part.begins or not self._sections:
+                self._sections.append(Section(goes_on=part.goes_on, grows=True))
+                await self.mount(self._sections[-1])
+            self._sections[-1].append(part.opener + part.text)
 
     async def end(self) -> None:
         """Nothing is added to it any more."""
-        for section in self.query(Section):
+        self._explain()
+        for section in self._sections:
             await section.end()
+
+    def _explain(self) -> None:
+        """Any section may tell what links of the others stand for."""
+        known = references("".join(section.text for section in self._sections))
+        for section in self._sections:
+            section.references = known
+
+    def on_markdown_table_of_contents_updated(self, event: Markdown.TableOfContentsUpdated) -> None:
+        """A section has become widgets."""
+        event.stop()
+        at = next(at for at, section in enumerate(self._sections) if section is event.markdown.parent)
+        for section, after in pairwise(self._sections[max(at - 1, 0) : at + 2]):
+            if section.blocks and after.blocks and after not in self._seams:
+                self._seams.add(after)
+                seam(section.blocks[-1], after.blocks[0], goes_on=after.goes_on)
 
     @property
     def complete(self) -> list[Section]:
         """The sections that nothing is added to any more."""
-        return [one for one in self.children if isinstance(one, Section) and one is not self._last]
+        return self._sections[:-1]
 
 
 class Thinking(Collapsible):
