@@ -10,6 +10,7 @@ from rich.markdown import Markdown as RichMarkdown
 from rich.segment import Segment
 from rich.syntax import Syntax
 from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -51,6 +52,8 @@ class Piece:
 class Growing(Widget):
     """What is there is drawn once; only the last piece is drawn anew when something is added to it. The screen is
     laid out only when there are more lines, and only lines that changed are painted."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)  # as in `Tall`
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """

@@ -6,14 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from textual.containers import Vertical
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.widget import Widget
 
 #: Heights of the view that lie between it and what rests.
 MARGIN = 1
 
 
-class Resting(Vertical):
+class Tall(Vertical):
+    """A container as high as its children. When it has grown that is what a layout found out: Textual would lay out
+    all of the screen once more for it."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)
+
+
+class Resting(Tall):
     """A container whose children may be left out of the layout while nobody sees them."""
 
     rests = False

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Collapsible, Label, Markdown, Static
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
@@ -18,7 +17,7 @@ from localspec.talk.attach import own_words
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
 from localspec.tui.growing import Growing
-from localspec.tui.resting import Resting
+from localspec.tui.resting import Resting, Tall
 from localspec.tui.sections import Parser, Sections, references
 
 #: Characters of a section of an answer, and at most inside a block.
@@ -130,7 +129,7 @@ def seam(upper: MarkdownBlock, lower: MarkdownBlock, *, goes_on: bool) -> None:
             code.styles.padding = (0, *code.styles.padding[1:])
 
 
-class Answer(Vertical):
+class Answer(Tall):
     """Markdown that grows."""
 
     def __init__(self, text: str = "") -> None:
