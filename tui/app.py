@@ -179,7 +179,6 @@ class LocalspecApp(Panels, Chats):
             began, self._showing = thread_time(), True
             for news in self.conductor.mailbox.take():
                 await self._show(news)
-            self.status_line.draw()
             self.draw_soon()
             await self._drawn()
             self.transcript.settle()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -53,6 +55,8 @@ class Earlier(Static):
 
 class Transcript(VerticalScroll):
     """Follows what comes until somebody scrolls back, and again from the end on."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)  # as in `Tall`; the place of the bar is kept free
 
     def __init__(self, turns: Sequence[PastTurn] = ()) -> None:
         super().__init__(id="transcript")
