@@ -61,7 +61,7 @@ from localspec.tui.turns import plain
 #: Seconds between two looks at what came from the engine's thread.
 INTERVAL = 0.05
 #: What came may take one part in so many of the time: keys come first, and the engine needs the processor too.
-PARTS = 16
+PARTS = 24
 #: Seconds between two looks even then.
 LONGEST = 0.5
 #: Seconds that a line stays which a key brought, and the next press overtakes.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock
 from rich.markdown import Markdown as RichMarkdown
 from rich.segment import Segment
-from rich.syntax import Syntax
+from rich.style import Style
+from rich.syntax import Syntax, SyntaxTheme
 from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.strip import Strip
@@ -16,29 +18,45 @@ from textual.widget import Widget
 
 from localspec.tui.sections import Parser, Sections
 
-#: Characters that are drawn at once, and at most within a block.
+#: Characters that are drawn at once, and at most within a block; code can be cut at any line.
 ENOUGH, MOST = 300, 1200
+COLOURS = "monokai"
 
 
 class Code(CodeBlock):
     """Without lines above and below: a block that is drawn in pieces has none in the middle."""
 
+    colours: SyntaxTheme | str = COLOURS
+
+    @classmethod
+    def create(cls, markdown: RichMarkdown, token: Token) -> Code:
+        made = cls(token.info.partition(" ")[0] or "text", COLOURS)
+        if isinstance(markdown, Drawing):
+            made.colours = markdown.colours
+        return made
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Syntax(str(self.text).rstrip("\n"), self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
+        yield Syntax(str(self.text).rstrip("\n"), self.lexer_name, theme=self.colours, word_wrap=True, padding=(0, 1))
 
 
 class Drawing(RichMarkdown):
-    """A piece of Markdown as a whole, which costs a fraction of a widget for every block and item."""
+    """A piece of Markdown as a whole, which costs a fraction of a widget for every block and item.
+
+    Args:
+        colours: of code.
+    """
 
     elements = {**RichMarkdown.elements, "fence": Code, "code_block": Code}  # noqa: RUF012 (Rich declares it so)
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, colours: SyntaxTheme) -> None:
         super().__init__("", hyperlinks=False)
+        self.colours = colours
         self.parsed = Parser().parse(text)  # Rich's own parser would swallow HTML
 
-    def lines(self, console: Console, options: ConsoleOptions) -> list[Strip]:
-        segments = console.render(self, options)
-        return [Strip(line) for line in Segment.split_lines(segments)]
+    def lines(self, console: Console, options: ConsoleOptions, style: Style) -> list[Strip]:
+        """Each as wide as the options say."""
+        lines = Segment.split_lines(console.render(self, options))
+        return [Strip(line).apply_style(style).adjust_cell_length(options.max_width, style) for line in lines]
 
 
 @dataclass(slots=True)
@@ -65,10 +83,11 @@ class Growing(Widget):
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self._cutter = Sections(ENOUGH, MOST)
+        self._cutter = Sections(ENOUGH, MOST, code=ENOUGH)
+        self._colours = Syntax.get_theme(COLOURS)
         self._pieces: list[Piece] = []
         self._width = 0
-        self._lines: list[Strip] = []
+        self._lines: list[Strip] = []  # as they are painted
         self._settled = 0  # lines of pieces that nothing is added to
         self._drawn = 0  # pieces
         self._take(text)
@@ -88,13 +107,13 @@ class Growing(Widget):
     # -- drawing
 
     def _show(self) -> None:
-        before = self._lines
-        first = self._settled
+        before, first = self._lines, self._settled
         self._draw()
         after = self._lines
         if len(after) != len(before):
             self.refresh(layout=True)
-        while first < len(after) and first < len(before) and after[first] == before[first]:
+        while first < min(len(before), len(after)) and after[first] == before[first]:
+            after[first] = before[first]  # which has been rendered
             first += 1
         if first < len(after):
             self.refresh(Region(0, first, self._width, len(after) - first))
@@ -110,17 +129,30 @@ class Growing(Widget):
 
     def _of(self, piece: Piece) -> list[Strip]:
         options = self.app.console_options.update(width=self._width, height=None, highlight=False)
-        lines = Drawing(piece.text).lines(self.app.console, options)
-        return [Strip([]), *lines] if piece.apart and lines else lines
+        style = self.rich_style
+        lines = Drawing(piece.text, self._colours).lines(self.app.console, options, style)
+        return [Strip.blank(self._width, style), *lines] if piece.apart and lines else lines
+
+    def _draw_anew(self) -> None:
+        self._lines, self._settled, self._drawn = [], 0, 0
+        self._draw()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         if width and width != self._width:
             self._width = width
-            self._lines, self._settled, self._drawn = [], 0, 0
-            self._draw()
+            self._draw_anew()
         return len(self._lines)
 
-    def render_line(self, y: int) -> Strip:
-        style = self.rich_style
-        line = self._lines[y] if y < len(self._lines) else Strip([])
-        return line.apply_style(style).adjust_cell_length(self._width, style)
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        if self._width:
+            self._draw_anew()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """They are ready as they are; Textual would style all that is seen anew whenever there is a line more."""
+        background = self.background_colors[1]
+        blank = Strip.blank(self._width, self.rich_style)
+        lines = [self._lines[y] if y < len(self._lines) else blank for y in crop.line_range]
+        for colours in self.get_line_filters():
+            lines = [line.apply_filter(colours, background) for line in lines]
+        return [line.crop(crop.x, crop.right) for line in lines] if crop.column_span != (0, self._width) else lines

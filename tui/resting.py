@@ -19,6 +19,7 @@ class Tall(Vertical):
     all of the screen once more for it."""
 
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)
+    BLANK = True  # its children cover it, or what is below them shows nothing
 
 
 class Resting(Tall):

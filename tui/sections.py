@@ -69,12 +69,14 @@ class Sections:
     lines of code, the words of a paragraph) it ends only if it would have more than ``most``.
 
     Args:
+        code: in place of ``most`` for code.
         exact: makes sure of the place between two blocks by parsing the section.
     """
 
-    def __init__(self, enough: int, most: int, *, exact: bool = False) -> None:
+    def __init__(self, enough: int, most: int, *, code: int | None = None, exact: bool = False) -> None:
         self._enough = enough
         self._most = most
+        self._code = most if code is None else code
         self._exact = exact
         self._section: list[str] = []
         self._size = 0  # of the section
@@ -100,7 +102,7 @@ class Sections:
     def _part(self, piece: str) -> Part:
         if self._begins_block(piece):
             return Part(piece, begins=True)
-        if self._size > self._most and self._goes_on(piece):
+        if self._size > (self._code if self._fence else self._most) and self._goes_on(piece):
             return Part(piece, begins=True, opener=self._opener, goes_on=True)
         return Part(piece, begins=False)
 

@@ -16,7 +16,7 @@ from localspec.tui.turns import harmless
 from localspec.types import EngineInfo, Failed, Finished, SpecStats, Started, Tokens
 
 #: Seconds between two drawings while an answer comes: nobody reads numbers faster.
-INTERVAL = 0.25
+INTERVAL = 0.5
 UNKNOWN = "n/a"
 GAUGE = 8  # cells
 LONGEST_NAME = 28

@@ -20,7 +20,7 @@ from localspec.tui.turns import Quiet, Turn
 from localspec.types import Notice
 
 #: Turns of a conversation that are shown at once; the others when somebody wants to see them.
-MOST_TURNS = 30
+MOST_TURNS = 16
 TO_TRY = (
     "Ask something: type it below, enter sends. Ctrl+j begins a new line.",
     "Give it a file: /read FILE, then ask about it.",

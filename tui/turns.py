@@ -65,20 +65,20 @@ def _cut(text: str) -> str:
 
 
 class Section(Resting):
-    """A part of an answer. While the answer comes it is drawn line by line (`Growing`). Later it becomes widgets, whose
-    text can be selected, as soon as somebody is near it.
+    """A part of an answer. At first it is drawn line by line (`Growing`). When the answer is over it becomes widgets,
+    whose text can be selected, as soon as somebody is near it.
 
     Attributes:
         goes_on: it begins inside a block, the section before has its start.
     """
 
-    def __init__(self, text: str = "", *, goes_on: bool = False, grows: bool = False) -> None:
+    def __init__(self, text: str = "", *, goes_on: bool = False, over: bool = False) -> None:
         super().__init__()
         self.text = text
         self.goes_on = goes_on
         self.references: Mapping[str, Any] = {}
-        self._growing = Growing(text) if grows else None
-        self._over = False
+        self._growing: Growing | None = Growing(text)
+        self._over = over
 
     def compose(self) -> ComposeResult:
         yield self._growing or self._markdown()
@@ -90,7 +90,7 @@ class Section(Resting):
 
     def wake(self) -> None:
         super().wake()
-        if self._over:
+        if self._over and self._growing is not None:
             self.call_later(self._become_widgets)
 
     async def end(self) -> None:
@@ -138,7 +138,8 @@ class Answer(Tall):
         self._sections: list[Section] = []
         self._seams: set[Section] = set()  # sections that are joined with the one before
         for part in self._cutter.push(harmless(text)) if text else ():
-            self._sections.append(Section(part.opener + part.text, goes_on=part.goes_on))
+            self._sections.append(Section(part.opener + part.text, goes_on=part.goes_on, over=True))
+        self._over = bool(self._sections)
         self._explain()
 
     def compose(self) -> ComposeResult:
@@ -147,12 +148,13 @@ class Answer(Tall):
     async def add(self, text: str) -> None:
         for part in self._cutter.push(harmless(text)):
             if part.begins or not self._sections:
-                self._sections.append(Section(goes_on=part.goes_on, grows=True))
+                self._sections.append(Section(goes_on=part.goes_on))
                 await self.mount(self._sections[-1])
             self._sections[-1].append(part.opener + part.text)
 
     async def end(self) -> None:
         """Nothing is added to it any more."""
+        self._over = True
         self._explain()
         for section in self._sections:
             await section.end()
@@ -175,7 +177,7 @@ class Answer(Tall):
     @property
     def complete(self) -> list[Section]:
         """The sections that nothing is added to any more."""
-        return self._sections[:-1]
+        return self._sections if self._over else self._sections[:-1]
 
 
 class Thinking(Collapsible):

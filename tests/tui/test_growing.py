@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.syntax import SyntaxTheme
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.pilot import Pilot
@@ -119,7 +120,8 @@ async def test_what_came_in_chunks_is_in_the_end_what_it_is_at_once(name: str) -
 
         assert await picture(answer, stream) == wanted
         assert len(text) < 3000 or len(answer.complete) > 0
-    assert await picture(Answer(text)) == wanted
+    answer = Answer(text)
+    assert await picture(answer, lambda _: answer.end()) == wanted
 
 
 @on_screen
@@ -136,9 +138,9 @@ async def test_thinking_and_answer_in_chunks_are_what_they_are_at_once() -> None
         turn.unfold()
 
     at_once = Turn("q", text, thoughts, kept=True)
-    at_once.footer = ("done",)
 
     async def unfold(_: Pilot[None]) -> None:
+        await at_once.end(("done",))
         at_once.unfold()
 
     assert await picture(turn, stream) == await picture(at_once, unfold)
@@ -196,9 +198,9 @@ async def test_an_update_costs_the_same_however_long_the_answer_is(name: str, mo
     drawn: list[int] = []
     draw = Drawing.__init__
 
-    def counting(self: Drawing, text: str) -> None:
+    def counting(self: Drawing, text: str, colours: SyntaxTheme) -> None:
         drawn.append(len(text))
-        draw(self, text)
+        draw(self, text, colours)
 
     monkeypatch.setattr(Drawing, "__init__", counting)
     text = OPENERS.get(name, "") + ENDLESS[name] * (12_000 // len(ENDLESS[name]))
