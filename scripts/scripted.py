@@ -25,6 +25,7 @@ from localspec.loading import EngineOptions
 
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}<ctl>"
 BEGIN = 1  # the token that the template ends with
+PAUSE = 5.0  # seconds without a pass after which a new answer begins
 FIRST = 80  # tokens before it are those of the fake
 
 
@@ -39,11 +40,12 @@ class Saying(FakeTarget):
         self._vocab = FakeVocab(FIRST + len(ids), renamed={token: one for one, token in ids.items()})
         self._caps = replace(self._caps, n_vocab=FIRST + len(ids))
         self._seconds = 1 / rate
-        self._due = 0.0
+        self._due = -PAUSE
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
-        self._due = max(self._due + self._seconds, time.monotonic())
-        time.sleep(max(self._due - time.monotonic(), 0.0))
+        now = time.monotonic()
+        self._due = (self._due if now - self._due < PAUSE else now) + self._seconds  # what is late is made good
+        time.sleep(max(self._due - now, 0.0))
         return super().forward(work)
 
     def scores(self, text: Sequence[int]) -> Row:
