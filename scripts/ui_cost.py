@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -257,13 +258,13 @@ def long_answer(name: str, text: str) -> Row:
             end = time.monotonic() - began - total
             screen.wait(1.0)
             rest = screen.cpu - used[-1]
-    shares = [after - before for before, after in zip(used, used[1:], strict=False)]
+    shares = [after - before for before, after in pairwise(used)]
     first, last = (median(seconds for part, seconds in late if part == which) for which in (1, 5))
     return Row(
         f"an answer of {LONG // 1000} kB, {name}: the last fifth beside the first",
         "≤ 1.25 ×",
-        f"{shares[-1] / shares[0]:.2f} × the processor time ({shares[0]:.2f} s, {shares[-1]:.2f} s), text {first:.1f} s "
-        f"and {last:.1f} s late; the end {end:.1f} s late, {rest:.1f} s of processor time",
+        f"{shares[-1] / shares[0]:.2f} × the processor time ({shares[0]:.2f} s, {shares[-1]:.2f} s), text {first:.1f} s"
+        f" and {last:.1f} s late; the end {end:.1f} s late, {rest:.1f} s of processor time",
         shares[-1] <= 1.25 * shares[0] and last <= first + 0.5,
     )
 

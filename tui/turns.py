@@ -112,7 +112,9 @@ class Section(Resting):
     @property
     def blocks(self) -> list[MarkdownBlock]:
         """Its blocks, once they are widgets."""
-        return [block for one in self.children if isinstance(one, Markdown) for block in one.query_children(MarkdownBlock)]
+        return [
+            block for one in self.children if isinstance(one, Markdown) for block in one.query_children(MarkdownBlock)
+        ]
 
 
 def seam(upper: MarkdownBlock, lower: MarkdownBlock, *, goes_on: bool) -> None:

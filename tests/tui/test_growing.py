@@ -34,10 +34,13 @@ TEXTS = {
     "code": "\n\n".join(f"{PARAGRAPH}\n\n```python\n{CODE}```\n\n# After {n}" for n in range(3)),
     "lists": f"{LIST}\nbetween\n\n{LIST.replace('1. ', '- ')}\n\n{PARAGRAPH * 3}\n\n* a\n* b\n\n{PARAGRAPH}",
     "tables": f"{PARAGRAPH * 3}\n\n{TABLE}\n\n{PARAGRAPH * 3}\n\n> quoted\n> {WORDS}\n\n---\n\n{TABLE}\n",
-    "fences in fences": f"````md\n```py\nx = 1\n```\n\n{PARAGRAPH * 3}\n\nstill code\n````\n\n{PARAGRAPH * 3}\n\n~~~\n```\n~~~\n",
-    "a fence that a list leaves open": f"- item\n\n  ```py\n  x = 1\n\nout\n\n```\ncode\n\n{PARAGRAPH * 4}\n\nhere\n```\n\nend\n",
+    "fences in fences": f"````md\n```py\nx = 1\n```\n\n{PARAGRAPH * 3}\n\nstill code\n````\n\n{PARAGRAPH * 3}\n\n"
+    "~~~\n```\n~~~\n",
+    "a fence that a list leaves open": f"- item\n\n  ```py\n  x = 1\n\nout\n\n```\ncode\n\n{PARAGRAPH * 4}\n\nhere\n```\n"
+    "\nend\n",
     "an open fence": f"{PARAGRAPH * 4}\n\n```\n{CODE}",
-    "links by name": f"{PARAGRAPH * 4} [one] and [two][]\n\n{PARAGRAPH * 4}\n\n[one]: http://one\n[two]: http://two\n\n[one]\n",
+    "links by name": f"{PARAGRAPH * 4} [one] and [two][]\n\n{PARAGRAPH * 4}\n\n[one]: http://one\n[two]: http://two\n\n"
+    "[one]\n",
     "hostile": f"[red]a[/red] <b>bold</b> \x1b[2J\x07 [/] [@click=app.quit]x[/]\n\n{PARAGRAPH * 4}\n\n"
     f"</script> &amp; \\[x\\] \x9b1m\r\n\n{PARAGRAPH * 4}\n\n<div>\n\nhtml\n\n</div>\n",
 }
@@ -148,13 +151,23 @@ async def test_thinking_and_answer_in_chunks_are_what_they_are_at_once() -> None
 
 # -- sections
 
-LINES = st.lists(
-    st.sampled_from(
-        ["# head", "some words", "- item", "1. first", "  more of it", "    deep", "", "", "```py", "```", "  ```", "````"]
-        + ["~~~", "x = 1", "a | b", "--|--", "> q", "> ```", "===", "---", "[n]: http://n", "[n]", "\ttab", "<div>"]
-    ),
-    max_size=40,
-).map("\n".join)
+LEAVES = (
+    "# head",
+    "some words",
+    "",
+    "",
+    "x = 1",
+    "a | b",
+    "--|--",
+    "===",
+    "---",
+    "[n]: http://n",
+    "[n]",
+    "\ttab",
+    "<div>",
+)
+NESTING = ("- item", "1. first", "  more of it", "    deep", "```py", "```", "  ```", "````", "~~~", "> q", "> ```")
+LINES = st.lists(st.sampled_from((*LEAVES, *NESTING)), max_size=40).map("\n".join)
 
 
 def tokens(text: str, known: dict[str, Any]) -> list[tuple[object, ...]]:
@@ -189,7 +202,12 @@ ENDLESS = {
     "a quotation": f"> {WORDS}\n",
 }
 CHUNK = 400
-OPENERS = {"code": "```py\n", "a line of code": "```json\n", "a nested list": "- all\n", "a table": "| a | b |\n|---|---|\n"}
+OPENERS = {
+    "code": "```py\n",
+    "a line of code": "```json\n",
+    "a nested list": "- all\n",
+    "a table": "| a | b |\n|---|---|\n",
+}
 
 
 @pytest.mark.parametrize("name", ENDLESS)
