@@ -36,8 +36,8 @@ TEXTS = {
     "tables": f"{PARAGRAPH * 3}\n\n{TABLE}\n\n{PARAGRAPH * 3}\n\n> quoted\n> {WORDS}\n\n---\n\n{TABLE}\n",
     "fences in fences": f"````md\n```py\nx = 1\n```\n\n{PARAGRAPH * 3}\n\nstill code\n````\n\n{PARAGRAPH * 3}\n\n"
     "~~~\n```\n~~~\n",
-    "a fence that a list leaves open": f"- item\n\n  ```py\n  x = 1\n\nout\n\n```\ncode\n\n{PARAGRAPH * 4}\n\nhere\n```\n"
-    "\nend\n",
+    "a fence that a list leaves open": f"- item\n\n  ```py\n  x = 1\n\nout\n\n```\ncode\n\n{PARAGRAPH * 4}\n\nhere\n"
+    "```\n\nend\n",
     "an open fence": f"{PARAGRAPH * 4}\n\n```\n{CODE}",
     "links by name": f"{PARAGRAPH * 4} [one] and [two][]\n\n{PARAGRAPH * 4}\n\n[one]: http://one\n[two]: http://two\n\n"
     "[one]\n",
