@@ -41,14 +41,20 @@ class Resting(Tall):
             for child in self.children:
                 child.display = True
 
+    def approached(self) -> None:
+        """Somebody is near it, perhaps for long."""
+
 
 def settle(parts: Iterable[Resting], view: Region) -> None:
     """Lets those far from ``view`` rest, and wakes those near it."""
     near = view.grow((MARGIN * view.height, 0, MARGIN * view.height, 0))
     for part in parts:
         region = part.region
+        if not region:  # it has no place yet
+            continue
         if region.y < near.bottom and region.bottom > near.y:
             part.wake()
+            part.approached()
         else:
             part.rest()
 

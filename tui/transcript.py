@@ -16,7 +16,7 @@ from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui.resting import Resting, around, settle
-from localspec.tui.turns import Quiet, Turn
+from localspec.tui.turns import Quiet, Section, Turn
 from localspec.types import Notice
 
 #: Turns of a conversation that are shown at once; the others when somebody wants to see them.
@@ -231,6 +231,16 @@ class Transcript(VerticalScroll):
             for part in self.query(Resting):
                 part.wake()
             self.call_after_refresh(self.settle)
+
+    def on_section_remade(self, event: Section.Remade) -> None:
+        """What somebody looks at stays where it is, though something above it has another height now."""
+        event.stop()
+        if event.section.region.bottom <= self.region.y and not self.is_vertical_scroll_end:
+            self.call_after_refresh(self._keep_place, event.section, event.height)
+
+    def _keep_place(self, section: Section, height: int) -> None:
+        if section.is_attached and not section.rests:
+            self.scroll_relative(y=section.outer_size.height - height, animate=False, immediate=True)
 
     def reveal(self, widget: Widget) -> None:
         """Scrolls to it, even if it rests."""

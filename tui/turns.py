@@ -9,6 +9,7 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Collapsible, Label, Markdown, Static
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
@@ -72,6 +73,14 @@ class Section(Resting):
         goes_on: it begins inside a block, the section before has its start.
     """
 
+    class Remade(Message):
+        """It is widgets now, and was so high before."""
+
+        def __init__(self, section: Section, height: int) -> None:
+            super().__init__()
+            self.section = section
+            self.height = height
+
     def __init__(self, text: str = "", *, goes_on: bool = False, over: bool = False) -> None:
         super().__init__()
         self.text = text
@@ -88,8 +97,7 @@ class Section(Resting):
         if self._growing is not None:
             self._growing.append(text)
 
-    def wake(self) -> None:
-        super().wake()
+    def approached(self) -> None:
         if self._over and self._growing is not None:
             self.call_later(self._become_widgets)
 
@@ -102,6 +110,7 @@ class Section(Resting):
     async def _become_widgets(self) -> None:
         if self._growing is not None:
             growing, self._growing = self._growing, None
+            self.post_message(self.Remade(self, self.outer_size.height))
             with self.app.batch_update():
                 await self.mount(self._markdown())
                 await growing.remove()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets import Markdown
 
+from localspec.chat.conversation import Conversation
 from localspec.text.thinking import Piece
 from localspec.tui import app
 from localspec.tui.growing import MOST, Drawing, Growing
 from localspec.tui.sections import Parser, Sections, references
-from localspec.tui.turns import Answer, Turn, harmless
-from tests.tui.support import on_screen
+from localspec.tui.turns import Answer, Section, Turn, harmless
+from tests.cli.repl.support import engine, messages
+from tests.tui.support import on_screen, rests, running, screen_text, until
 
 WORDS = "the river runs by old stone walls under a bridge that nobody crosses in the winter"
 PARAGRAPH = f"{WORDS}, *and* **so** `on`: [a link](http://x.y). " * 4
@@ -257,3 +260,31 @@ async def test_the_screen_is_laid_out_only_for_new_lines(monkeypatch: pytest.Mon
     lines = ["".join(char for char, _ in line).strip() for line in cells]
     assert " ".join(line for line in lines if line) == " ".join([WORDS] * 4)
     assert laid_out == sum(map(bool, lines))
+
+
+# -- past answers
+
+
+@on_screen
+async def test_past_answers_become_widgets_where_somebody_looks_and_the_view_stays() -> None:
+    answers = [f"№{n}\n\n{PARAGRAPH}\n\n```py\nx = {n}\n```\n\n- one\n- two\n\nclosing n{n}n\n" for n in range(12)]
+    past = messages(*(text for n, answer in enumerate(answers) for text in (f"question {n}", answer)))
+    async with running(engine(), conversation=Conversation(None, past)) as (app, pilot):
+        await rests(app, pilot)
+        sections = list(app.transcript.query(Section))
+        assert len(sections) == len(answers)
+        await until(pilot, lambda: bool(sections[-1].blocks) and app.transcript.query(Turn).first().rests)
+        assert not any(section.blocks for section in sections[:6])
+        await pilot.press("pageup", "pageup")
+        first = _first_number(screen_text(app))
+        await until(pilot, lambda: all(section.blocks for section in sections[first : first + 2]))
+        await pilot.pause()
+        assert _first_number(screen_text(app)) == first
+        await pilot.press("ctrl+f", *"n1n", "enter")
+        await until(pilot, lambda: "closing n1n" in screen_text(app))
+
+
+def _first_number(shown: str) -> int:
+    found = re.search(r"№(\d+)", shown)
+    assert found is not None
+    return int(found[1])
