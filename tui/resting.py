@@ -45,18 +45,22 @@ class Resting(Tall):
         """Somebody is near it, perhaps for long."""
 
 
-def settle(parts: Iterable[Resting], view: Region) -> None:
-    """Lets those far from ``view`` rest, and wakes those near it."""
+def settle(parts: Iterable[Resting], view: Region) -> bool:
+    """Lets those far from ``view`` rest, and wakes those near it; returns whether there were any: what is in them has
+    its place only after the next layout."""
     near = view.grow((MARGIN * view.height, 0, MARGIN * view.height, 0))
+    woken = False
     for part in parts:
         region = part.region
         if not region:  # it has no place yet
             continue
         if region.y < near.bottom and region.bottom > near.y:
+            woken = woken or part.rests
             part.wake()
             part.approached()
         else:
             part.rest()
+    return woken
 
 
 def around(widget: Widget) -> Iterator[Resting]:

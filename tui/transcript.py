@@ -217,8 +217,11 @@ class Transcript(VerticalScroll):
 
     def settle(self) -> None:
         """What is far from here rests."""
-        settle((turn for turn in self._turns if turn is not self._current and turn.display), self.region)
-        settle((part for turn in self._turns if not turn.rests for part in turn.sections), self.region)
+        turns = (turn for turn in self._turns if turn is not self._current and turn.display)
+        parts = (part for turn in self._turns if not turn.rests for part in turn.parts())
+        woken = settle(turns, self.region)
+        if settle(parts, self.region) or woken:
+            self.call_after_refresh(self.settle)
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)

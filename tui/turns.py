@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -23,6 +23,8 @@ from localspec.tui.sections import Parser, Sections, references
 
 #: Characters of a section of an answer, and at most inside a block.
 ENOUGH, MOST = 1000, 8000
+#: Sections of a chapter.
+CHAPTER = 16
 #: Lines and characters of a question that are shown.
 MOST_LINES, MOST_CHARACTERS = 30, 6000
 #: Characters of thinking that are shown: more would have to be laid out anew whenever it grows.
@@ -140,6 +142,10 @@ def seam(upper: MarkdownBlock, lower: MarkdownBlock, *, goes_on: bool) -> None:
             code.styles.padding = (0, *code.styles.padding[1:])
 
 
+class Chapter(Resting):
+    """Some sections of a long answer: whatever is laid out costs time, be it at rest or not."""
+
+
 class Answer(Tall):
     """Markdown that grows."""
 
@@ -147,6 +153,7 @@ class Answer(Tall):
         super().__init__()
         self._cutter = Sections(ENOUGH, MOST, exact=True)
         self._sections: list[Section] = []
+        self._chapters: list[Chapter] = []
         self._seams: set[Section] = set()  # sections that are joined with the one before
         for part in self._cutter.push(harmless(text)) if text else ():
             self._sections.append(Section(part.opener + part.text, goes_on=part.goes_on, over=True))
@@ -154,14 +161,22 @@ class Answer(Tall):
         self._explain()
 
     def compose(self) -> ComposeResult:
-        yield from self._sections
+        for at in range(0, len(self._sections), CHAPTER):
+            self._chapters.append(Chapter(*self._sections[at : at + CHAPTER]))
+        yield from self._chapters
 
     async def add(self, text: str) -> None:
         for part in self._cutter.push(harmless(text)):
             if part.begins or not self._sections:
-                self._sections.append(Section(goes_on=part.goes_on))
-                await self.mount(self._sections[-1])
+                await self._begin(Section(goes_on=part.goes_on))
             self._sections[-1].append(part.opener + part.text)
+
+    async def _begin(self, section: Section) -> None:
+        if len(self._sections) % CHAPTER == 0:
+            self._chapters.append(Chapter())
+            await self.mount(self._chapters[-1])
+        self._sections.append(section)
+        await self._chapters[-1].mount(section)
 
     async def end(self) -> None:
         """Nothing is added to it any more."""
@@ -185,10 +200,14 @@ class Answer(Tall):
                 self._seams.add(after)
                 seam(section.blocks[-1], after.blocks[0], goes_on=after.goes_on)
 
-    @property
-    def complete(self) -> list[Section]:
-        """The sections that nothing is added to any more."""
-        return self._sections if self._over else self._sections[:-1]
+    def parts(self) -> Iterator[Resting]:
+        """What may rest while others of it are seen: nothing is added to it any more."""
+        last = None if self._over or not self._sections else self._sections[-1]
+        for at, chapter in enumerate(self._chapters):
+            if not chapter.rests:
+                yield from (one for one in self._sections[at * CHAPTER : (at + 1) * CHAPTER] if one is not last)
+            if last is None or chapter is not self._chapters[-1]:
+                yield chapter
 
 
 class Thinking(Collapsible):
@@ -305,10 +324,9 @@ class Turn(Resting):
             self._foot = None
             await foot.remove()
 
-    @property
-    def sections(self) -> list[Section]:
+    def parts(self) -> Iterator[Resting]:
         """Parts of the answer that may rest while others of it are seen."""
-        return self._answer.complete
+        return self._answer.parts()
 
     def unfold(self) -> bool:
         """Shows what was thought, or folds it; returns whether there is anything."""
