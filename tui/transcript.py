@@ -56,7 +56,7 @@ class Earlier(Static):
 class Transcript(VerticalScroll):
     """Follows what comes until somebody scrolls back, and again from the end on."""
 
-    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)  # as in `Tall`; the place of the bar is kept free
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)
 
     def __init__(self, turns: Sequence[PastTurn] = ()) -> None:
         super().__init__(id="transcript")
@@ -223,6 +223,12 @@ class Transcript(VerticalScroll):
         if settle(parts, self.region) or woken:
             self.call_after_refresh(self.settle)
 
+    def watch_virtual_size(self) -> None:
+        """A second layout, as Textual does it, finds the end again when something folds; lines that come need none, since
+        the place of the bar is kept free."""
+        if self._current is None:
+            self.refresh(layout=True)
+
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
         self.call_after_refresh(self.settle)
@@ -238,7 +244,8 @@ class Transcript(VerticalScroll):
     def on_section_remade(self, event: Section.Remade) -> None:
         """What somebody looks at stays where it is, though something above it has another height now."""
         event.stop()
-        if event.section.region.bottom <= self.region.y and not self.is_vertical_scroll_end:
+        region = event.section.region
+        if region and region.bottom <= self.region.y and not self.is_vertical_scroll_end:
             self.call_after_refresh(self._keep_place, event.section, event.height)
 
     def _keep_place(self, section: Section, height: int) -> None:

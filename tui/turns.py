@@ -227,8 +227,10 @@ class Thinking(Collapsible):
         if not self.collapsed:
             self._show()
 
-    def on_collapsible_expanded(self) -> None:
-        self._show()
+    def watch_collapsed(self, collapsed: bool) -> None:
+        """Text is there before the layout that shows it, so that all of it is scrolled to."""
+        if not collapsed:
+            self._show()
 
     def _show(self) -> None:
         cut = self._text[-MOST_THINKING:]
