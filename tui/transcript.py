@@ -224,8 +224,8 @@ class Transcript(VerticalScroll):
             self.call_after_refresh(self.settle)
 
     def watch_virtual_size(self) -> None:
-        """A second layout, as Textual does it, finds the end again when something folds; lines that come need none, since
-        the place of the bar is kept free."""
+        """A second layout, as Textual does it, finds the end again when something folds. Lines that come need
+        none, since the place of the bar is kept free."""
         if self._current is None:
             self.refresh(layout=True)
 
