@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from time import monotonic
+from time import thread_time
 
 from textual import events, work
 from textual.app import ComposeResult, SystemCommand
@@ -63,7 +63,9 @@ from localspec.types import Paced
 #: Seconds between two looks at what came from the engine's thread.
 INTERVAL = 0.05
 #: What came may take one part in so many of the time: keys come first, and the engine needs the processor too.
-PARTS = 4
+PARTS = 24
+#: Seconds between two looks even then.
+LONGEST = 0.5
 #: Seconds that a line stays which a key brought, and the next press overtakes.
 GLANCE = 2.0
 #: Seconds that drawing may take.
@@ -151,6 +153,7 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
         self.begin_capture_print(self)
         self._waiting.display = False
         self.composer.focus()
+        self._woken.set()  # what came before there was a loop to wake
         self._watch()
         self.keep_drafts()
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
@@ -168,18 +171,18 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
 
     @work(exclusive=True, group="watch")
     async def _watch(self) -> None:
-        """Shows what comes, at most twenty times a second."""
+        """Shows what comes, at most twenty times a second, and less often where that takes much time."""
         while True:
             await self._woken.wait()
             self._woken.clear()
-            began, self._showing = monotonic(), True
+            began, self._showing = thread_time(), True
             for news in self.conductor.mailbox.take():
                 await self._show(news)
             self.draw_soon()
             await self._drawn()
             self.transcript.settle()
             self._showing = False
-            await asyncio.sleep(max(INTERVAL, PARTS * (monotonic() - began)))
+            await asyncio.sleep(max(INTERVAL, min(PARTS * (thread_time() - began), LONGEST)))
 
     @property
     def settled(self) -> bool:

@@ -175,7 +175,7 @@ class Mailbox:
     """News in order, from one thread to another.
 
     Args:
-        wake: called in the thread that puts something in; takes what is there sooner or later.
+        wake: called in the thread that puts something into the empty box; takes what is there sooner or later.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -189,8 +189,10 @@ class Mailbox:
 
     def put(self, news: News) -> None:
         with self._lock:
+            first = not self._news
             self._news.append(news)
-        self._wake()
+        if first:
+            self._wake()
 
     def take(self) -> list[News]:
         """All of it, what belongs together joined."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from textual.timer import Timer
 from textual.widgets import Static
 
 from localspec.report import speed
@@ -14,6 +15,8 @@ from localspec.talk.turn import Asked, TurnEvent
 from localspec.tui.turns import harmless
 from localspec.types import EngineInfo, Failed, Finished, SpecStats, Started, Tokens
 
+#: Seconds between two drawings while an answer comes: nobody reads numbers faster.
+INTERVAL = 0.5
 UNKNOWN = "n/a"
 GAUGE = 8  # cells
 LONGEST_NAME = 28
@@ -124,17 +127,21 @@ class StatusLine(Static):
     def __init__(self) -> None:
         super().__init__(id="status", markup=False)
         self.status = Status()
+        self._drawn = ""
+        self._drawing: Timer | None = None
         self._steps: StatsBook | None = None
 
     def hear(self, event: TurnEvent) -> None:
-        """An event of a turn."""
+        """An event of a turn; what it changes is drawn soon, with what others change until then."""
         if isinstance(event, Asked):
             self._steps = None
         elif isinstance(event, Tokens) and event.step is not None:
             self._steps = self._steps or StatsBook()
             self._steps.add(event.step, (), ())
             self.status = replace(self.status, live=self._steps.snapshot())
-        self.show(self.status.heard(event))
+        self.status = self.status.heard(event)
+        if self._drawing is None and self.is_attached:
+            self._drawing = self.set_timer(INTERVAL, self._draw)
 
     def show(self, status: Status) -> None:
         self.status = status
@@ -144,4 +151,8 @@ class StatusLine(Static):
         self._draw()
 
     def _draw(self) -> None:
-        self.update(self.status.line(max(self.size.width, 1)), layout=False)
+        self._drawing = None
+        line = self.status.line(max(self.size.width, 1))
+        if line != self._drawn:
+            self._drawn = line
+            self.update(line, layout=False)

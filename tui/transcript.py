@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -14,11 +16,11 @@ from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui.resting import Resting, around, settle
-from localspec.tui.turns import Quiet, Turn
+from localspec.tui.turns import Quiet, Section, Turn
 from localspec.types import Notice
 
 #: Turns of a conversation that are shown at once; the others when somebody wants to see them.
-MOST_TURNS = 30
+MOST_TURNS = 16
 TO_TRY = (
     "Ask something: type it below, enter sends. Ctrl+j begins a new line.",
     "Give it a file: ask about @FILE; tab completes its name.",
@@ -53,6 +55,8 @@ class Earlier(Static):
 
 class Transcript(VerticalScroll):
     """Follows what comes until somebody scrolls back, and again from the end on."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)
 
     def __init__(self, turns: Sequence[PastTurn] = ()) -> None:
         super().__init__(id="transcript")
@@ -218,8 +222,17 @@ class Transcript(VerticalScroll):
 
     def settle(self) -> None:
         """What is far from here rests."""
-        settle((turn for turn in self._turns if turn is not self._current and turn.display), self.region)
-        settle((part for turn in self._turns if not turn.rests for part in turn.sections), self.region)
+        turns = (turn for turn in self._turns if turn is not self._current and turn.display)
+        parts = (part for turn in self._turns if not turn.rests for part in turn.parts())
+        woken = settle(turns, self.region)
+        if settle(parts, self.region) or woken:
+            self.call_after_refresh(self.settle)
+
+    def watch_virtual_size(self) -> None:
+        """A second layout, as Textual does it, finds the end again when something folds. Lines that come need
+        none, since the place of the bar is kept free."""
+        if self._current is None:
+            self.refresh(layout=True)
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
@@ -232,6 +245,17 @@ class Transcript(VerticalScroll):
             for part in self.query(Resting):
                 part.wake()
             self.call_after_refresh(self.settle)
+
+    def on_section_remade(self, event: Section.Remade) -> None:
+        """What somebody looks at stays where it is, though something above it has another height now."""
+        event.stop()
+        region = event.section.region
+        if region and region.bottom <= self.region.y and not self.is_vertical_scroll_end:
+            self.call_after_refresh(self._keep_place, event.section, event.height)
+
+    def _keep_place(self, section: Section, height: int) -> None:
+        if section.is_attached and not section.rests:
+            self.scroll_relative(y=section.outer_size.height - height, animate=False, immediate=True)
 
     def reveal(self, widget: Widget) -> None:
         """Scrolls to it, even if it rests."""

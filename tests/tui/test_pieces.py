@@ -72,7 +72,7 @@ MARKDOWN = st.lists(
 
 
 def sections_of(text: str, sizes: list[int], enough: int, *, openers: bool = True) -> list[str]:
-    sections, parts = Sections(enough), [""]
+    sections, parts = Sections(enough, 2 * enough), [""]
     at = 0
     for size in [*sizes, len(text)]:
         for part in sections.push(text[at : at + size]):
@@ -94,7 +94,7 @@ def test_a_paragraph_begins_a_section_and_a_list_goes_on_in_one() -> None:
     text = "word " * 10 + "\n\n" + "next\n"
     assert sections_of(text, [], 20) == ["word " * 10 + "\n\n", "next\n"]
     items = "".join(f"{n}. item number {n}\n" for n in range(1, 9))
-    cut = sections_of(items, [], 120)
+    cut = sections_of(items, [], 30)
     assert len(cut) > 1
     assert all(part[0].isdigit() for part in cut)
 
