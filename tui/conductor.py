@@ -173,7 +173,11 @@ class Conductor:
             self._show_session(self.book)
 
     def tell_news_of_saving(self) -> None:
-        """From any thread."""
+        """From any thread. What runs may show another conversation, which clears what was said: then the news waits."""
+        if self._thread.is_alive() and not self.busy:
+            self._tell_news()
+
+    def _tell_news(self) -> None:
         for line in self.book.news() if self.book is not None else ():
             self.note(line)
 
@@ -216,7 +220,7 @@ class Conductor:
         """A job is done: the screen sees what has become of conversation and engine."""
         self.show()
         self._tell_engine()
-        self.tell_news_of_saving()
+        self._tell_news()
         self._running = None
         self.tell(Doing(""))
 

@@ -229,7 +229,7 @@ async def test_an_older_file_is_brought_to_the_new_format(store: Store) -> None:
     store._database = Database(store.path, (*MIGRATIONS, lambda connection: None))
     async with running(says(TEXT), store=store, session=store.find("garden")) as (app, pilot):
         await rests(app, pilot)
-        assert said(app).count("brought to a new format; the file as it was is") == 1
+        await until(pilot, lambda: said(app).count("brought to a new format; the file as it was is") == 1)
         assert turns(app) == [("why?", "so")]
 
 
