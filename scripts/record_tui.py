@@ -2,7 +2,7 @@
 
     python -m scripts.record_tui
 
-A list of acts is played in ``localspec chat --tui`` in tmux, once on a screen of 120 columns and 40 rows and once on
+A list of acts is played in ``localspec chat`` in tmux, once on a screen of 120 columns and 40 rows and once on
 one of 80 and 24: SmolLM2 in F16 answers, the demo model (the same in Q4_1) guesses. An act is over when the screen
 shows what it waits for; nothing waits for a time. The recordings are of asciinema's format 2. Takes some minutes and
 1 GB. Needs tmux.
@@ -26,14 +26,14 @@ from scripts.record import Cast
 from scripts.terminal import Screen
 
 SIZES = ((120, 40), (80, 24))
-LIMIT = 1 << 20  # bytes of a recording
+LIMIT = 2 << 20  # bytes of a recording
 PATIENCE = 180.0  # seconds for what an act waits for
 PICTURES = 5  # a second at most: more make a recording large, and show nothing more
 EVERY = 0.05  # seconds between two looks at the screen
 TARGET = "SmolLM2-135M-Instruct-F16.gguf"
 #: Guesses always as much as it may, so that there is something to see; by default only what pays is guessed.
-OPTIONS = ("-md", "demo", "--spec", "fixed", "--spec-tree-nodes", "8", "--spec-tree-width", "2", "-n", "32", "-s", "7")
-COMMAND = " ".join(("localspec chat --tui -m", TARGET, *OPTIONS))
+OPTIONS = ("-md", "demo", "--spec", "fixed", "--spec-tree-nodes", "8", "--spec-tree-width", "2", "-n", "96", "-s", "7")
+COMMAND = " ".join(("localspec chat -m", TARGET, *OPTIONS))
 ANSWERS, RESTS = r"\n (answering|thinking) · ", r"\n ready · "
 ANSWERED = (ANSWERS, RESTS)
 
@@ -90,8 +90,12 @@ ACTS = (
     Act("The tree of the last guesses", keys=("F6", "End"), until=("held · ✗ not drawn",)),
     Act("F4: where each token came from", keys=("F4", "Home"), until=("1 of ",)),
     Act("What else might have stood there", keys=("Right", "Right", "Right"), until=("4 of ", "likeliest:")),
-    # Step mode belongs here: one act for the key that turns it on, one for a step.
     Act(keys=("Escape",), until=(gone("Where the tokens came from"),)),
+    Act("alt+t: an answer waits before every step", keys=("M-t", "C-r"), until=("waits for a key",)),
+    Act("alt+n: one step", keys=("M-n",), until=("step 1: ",)),
+    Act("F3: the tree of that step", keys=("M-n", "F3"), until=("step 2: ", "Speculation")),
+    Act("alt+r: on to the end", keys=("M-r",), until=(RESTS,)),
+    Act(keys=("M-t", "F3"), until=("step mode is off", gone("Speculation"))),
     Act("F2: settings of the answers to come", keys=("F2",), until=("Parameters of the next turn",)),
     Act(keys=("Escape",), until=(gone("Parameters of the next turn"),)),
     Act("A/B: with guesses and without", keys=("M-a",), until=("speculative", "escape closes")),
@@ -102,7 +106,7 @@ ACTS = (
     says("", "What is a lighthouse?"),
     Act("All saved conversations", keys=("C-o",), until=("2 saved",)),
     Act("Search in all of them", typed="rivers", until=("1 found",)),
-    Act("An older conversation goes on", keys=("Enter",), until=("3/3|4/4", RESTS)),
+    Act("An older conversation goes on", keys=("Enter",), until=(r"(\d)/\1", RESTS)),
     says("Export", "/export rivers.md", (r"\n │ [^\n]*rivers\.md",)),
     Act("F1: keys and commands", keys=("F1",), until=("You are writing a message",)),
     Act(keys=("Escape",), until=(gone("You are writing a message"),)),
@@ -151,7 +155,7 @@ def record(cast: TextIO, folder: Path, target: Path, columns: int, rows: int) ->
     home = {name: str(folder) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
     home["TEXTUAL_FPS"] = str(PICTURES)
     settings = ["env", "-C", str(folder), *(f"{key}={value}" for key, value in home.items())]
-    chat = ["localspec", "chat", "--tui", "-m", str(target), *OPTIONS]
+    chat = ["localspec", "chat", "-m", str(target), *OPTIONS]
     played: list[Played] = []
     with Screen([*settings, *chat], columns, rows, COMMAND, pipe) as screen:
         for act in ACTS:

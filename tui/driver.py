@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any, Protocol, cast
 
-from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.message import Message
 
 _START, _END = "\x1b[200~", "\x1b[201~"
+#: Alt and a character, perhaps behind an escape by itself; none of those that begin a longer sequence.
+_ALT = re.compile("(\x1b?)\x1b([^\\x00-\\x1f\\x7f\\[\\]OPX^_])")
 _PATIENCE = 0.1  # seconds after which an escape is one, and no longer the start of a key
-_KEYS = (events.Key, Paste)
+_KEYS = (Key, Paste)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class TerminalDriver(LinuxDriver):
                         return
                     parts = pastes.feed(decode(data))
                 for part in parts:
-                    messages += [part] if isinstance(part, Paste) else parser.feed(part)
+                    messages += [part] if isinstance(part, Paste) else keys_in(parser, part)
                 self._pass_on(messages)
 
     def _pass_on(self, messages: Sequence[Message]) -> None:
@@ -104,7 +107,26 @@ class TerminalDriver(LinuxDriver):
 def _at_once(ahead: Ahead) -> list[Message]:
     """Put in as a paste is: key by key, a long text takes its time."""
     text: list[Message] = [Paste(ahead.text)] if ahead.text else []
-    return [*text, events.Key("enter", "\r")] if ahead.sends else text
+    return [*text, Key("enter", "\r")] if ahead.sends else text
+
+
+def keys_in(parser: XTermParser, text: str) -> Iterator[Message]:
+    """What was typed, as keys. Textual's parser takes alt and a letter for one key only if nothing follows for a
+    while: keys that repeat, or are typed on at once, would come apart."""
+    at = 0
+    for match in _ALT.finditer(text):
+        escape, letter = match.groups()
+        if f"\x1b{letter}" not in ANSI_SEQUENCES_KEYS:
+            yield from _fed(parser, text[at : match.start()])
+            if escape:
+                yield Key("escape", escape)
+            yield from parser._sequence_to_key_events(letter, alt=True)
+            at = match.end()
+    yield from _fed(parser, text[at:])
+
+
+def _fed(parser: XTermParser, text: str) -> Iterable[Message]:
+    return parser.feed(text) if text else ()  # nothing would be the end of all
 
 
 class Pastes:

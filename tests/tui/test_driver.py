@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.events import Paste
+from textual._xterm_parser import XTermParser
+from textual.events import Key, Paste
 
-from localspec.tui.driver import Pastes
+from localspec.tui.driver import Pastes, keys_in
 
 START, END = "\x1b[200~", "\x1b[201~"
 #: Cut into pieces, an escape may stand at the end of one.
@@ -45,3 +47,20 @@ def test_an_escape_by_itself_is_not_held_back() -> None:
     assert [*pastes.feed("a\x1b")] == ["a\x1b"]
     assert [*pastes.feed("\x1b[20")] == []
     assert [*pastes.rest()] == ["\x1b[20"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("\x1bn\x1bn\x1bn", ["alt+n"] * 3),
+        ("\x1bn\x1bOR", ["alt+n", "f3"]),
+        ("\x1btlist", ["alt+t", "l", "i", "s", "t"]),
+        ("a\x1bnb", ["a", "alt+n", "b"]),
+        ("\x1b\x1bn", ["escape", "alt+n"]),
+        ("\x1b[1;3D\x1b[1;3C", ["alt+left", "alt+right"]),
+        ("\x1bf\x1bOP", ["ctrl+right", "f1"]),
+    ],
+)
+def test_keys_that_come_at_once_stay_apart(typed: str, keys: list[str]) -> None:
+    """Held keys repeat, and a screen that was busy reads several at once."""
+    assert [one.key for one in keys_in(XTermParser(), typed) if isinstance(one, Key)] == keys

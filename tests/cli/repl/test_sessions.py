@@ -18,6 +18,7 @@ from localspec.errors import StoreError
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.completion import completions
+from localspec.talk.session_commands import walked
 from tests.chat.stores import told
 from tests.cli.repl.support import Typed, chat, contents, run
 from tests.cli.support import TAKEN, Terminal, error_line, plain
@@ -134,6 +135,18 @@ def test_siblings_are_listed_and_walked(prompt: Prompt) -> None:
     assert len(prompt.take("/siblings").splitlines()) == 3  # what was taken back
     prompt.take("/sibling 1")
     assert contents(prompt.chat) == first
+
+
+def test_a_question_that_waits_for_its_answer_is_no_other_version(prompt: Prompt, store: Store) -> None:
+    """What the keys walk are the versions of the last exchange, also where a question after it was stopped."""
+    prompt.take("one")
+    prompt.take("/regen")
+    run = prompt.chat.ask("two")
+    next(run)
+    run.close()  # stopped before the answer began
+    assert prompt.book.unanswered == "two"
+    assert walked(prompt.repl, -1) == "version 1 of 2"
+    assert walked(prompt.repl, 1).startswith("version 2 of 2")
 
 
 def test_what_is_exported_for_the_web_ui_comes_back_with_its_branches(prompt: Prompt, tmp_path: Path) -> None:
