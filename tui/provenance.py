@@ -121,11 +121,12 @@ class TokenText(RowsView):
     # -- the cursor
 
     def _put_cursor(self, place: int) -> None:
-        before, last = self.cursor, len(self._laid.tokens) - 1
+        before, last = self.cursor, len(self._trace.tokens) - 1
         self.cursor = min(max(place, 0), max(last, 0))
-        for line in {self._laid.line_of(before), self._laid.line_of(self.cursor)}:
-            self.refresh_lines(line)
-        self._reveal()
+        if self.cursor < len(self._laid.tokens):  # else it is shown as soon as there is room to lay anything out
+            for line in {self._laid.line_of(before), self._laid.line_of(self.cursor)}:
+                self.refresh_lines(line)
+            self._reveal()
         self.post_message(self.Moved())
 
     def _reveal(self) -> None:
@@ -136,7 +137,7 @@ class TokenText(RowsView):
     def _go(self, place: int) -> None:
         """Somebody moves the cursor: it stays there, unless that is the end of what has come."""
         self._put_cursor(place)
-        self._follows = self._trace.finished is None and self.cursor == len(self._laid.tokens) - 1
+        self._follows = self._trace.finished is None and self.cursor == len(self._trace.tokens) - 1
 
     def action_move(self, by: int) -> None:
         self._go(self.cursor + by)
@@ -155,7 +156,7 @@ class TokenText(RowsView):
         self._go(0)
 
     def action_last(self) -> None:
-        self._go(len(self._laid.tokens) - 1)
+        self._go(len(self._trace.tokens) - 1)
 
     def action_depths(self) -> None:
         """Depths of all guesses, or none."""

@@ -272,3 +272,11 @@ def test_an_empty_answer_is_shown() -> None:
     shown = run(view, scenario)
     assert shown[0] == "not guessed 0"
     assert NOTHING in " ".join(" ".join(shown).split())
+
+
+def test_keys_that_come_before_the_panel_has_room_move_the_cursor() -> None:
+    text = TokenText()
+    text.show(example())
+    for _ in range(3):
+        text.action_move(1)
+    assert text.cursor == 3
