@@ -276,7 +276,7 @@ def test_an_empty_answer_is_shown() -> None:
 
 def test_keys_that_come_before_the_panel_has_room_move_the_cursor() -> None:
     text = TokenText()
-    text.show(example())
+    text.show(finish(example(20)))
     for _ in range(3):
         text.action_move(1)
     assert text.cursor == 3
