@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import thread_time
 
@@ -42,6 +43,7 @@ from localspec.tui.news import (
     Edits,
     Ended,
     Gone,
+    Holds,
     Left,
     Multiline,
     News,
@@ -212,6 +214,8 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
                 self.status_line.show(self.status_line.status.running(info))
             case Gone():
                 self.status_line.show(self.status_line.status.running(None))
+            case Holds(memory):
+                self.status_line.show(replace(self.status_line.status, memory=memory))
             case Said(text):
                 await self.transcript.say(text)
             case Trouble(message, hint):
@@ -228,6 +232,7 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
             case Conversed(turns):
                 await self.transcript.show(turns)
                 self.forget_trace()
+                self.status_line.show(replace(self.status_line.status, used=None))
             case Places(places):
                 await self.transcript.number(places)
             case Opened(session, draft):

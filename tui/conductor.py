@@ -28,6 +28,7 @@ from localspec.tui.news import (
     Conversed,
     Doing,
     Gone,
+    Holds,
     Left,
     Mailbox,
     News,
@@ -220,6 +221,7 @@ class Conductor:
         """A job is done: the screen sees what has become of conversation and engine."""
         self.show()
         self._tell_engine()
+        self.tell(Holds(self._engines.memory))
         self._tell_news()
         self._running = None
         self.tell(Doing(""))

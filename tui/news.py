@@ -92,6 +92,13 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
+class Holds:
+    """What the engine holds of the machine's memory, in bytes; ``None``: not known."""
+
+    memory: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """What is typed from now on belongs to another session; ``draft`` is what was typed in it before."""
 
@@ -153,6 +160,7 @@ News = (
     Doing
     | Ready
     | Gone
+    | Holds
     | Said
     | Trouble
     | Waiting

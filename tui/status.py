@@ -8,6 +8,7 @@ from pathlib import Path
 from textual.timer import Timer
 from textual.widgets import Static
 
+from localspec.hub.sizes import human
 from localspec.report import speed
 from localspec.stats import StatsBook
 from localspec.talk.standing import guessers
@@ -30,6 +31,7 @@ class Status:
         doing: what the engine is at; nothing while it rests.
         share: how much of that is done, where known.
         used: tokens of the context that the last prompt and its answer take.
+        memory: bytes that the engine holds.
         guesses: whether anything may be guessed ahead.
         last: the newest answer that was finished.
         live: of the answer that comes.
@@ -39,6 +41,7 @@ class Status:
     doing: str = ""
     share: float | None = None
     used: int | None = None
+    memory: int | None = None
     guesses: bool = True
     last: Finished | None = None
     live: SpecStats | None = None
@@ -62,14 +65,14 @@ class Status:
 
     def running(self, info: EngineInfo | None) -> Status:
         """With another engine, or none; numbers of the old one are void."""
-        return replace(self, info=info, used=None, last=None, live=None)
+        return replace(self, info=info, used=None, memory=None, last=None, live=None)
 
     def parts(self) -> list[str]:
         """The most important first: a narrow screen leaves out what does not fit."""
         doing = self.doing + (f" {100 * self.share:.0f} %" if self.share is not None else "")
         if self.info is None:
             return [doing or "no model: F5 loads it"]
-        return [doing or "ready", *self._numbers(), *self._names(self.info)]
+        return [doing or "ready", *self._numbers(), *self._held(), *self._names(self.info)]
 
     def _numbers(self) -> list[str]:
         stats, rate = self._measured()
@@ -103,6 +106,9 @@ class Status:
             return f"context {UNKNOWN}"
         filled = min(GAUGE, round(GAUGE * self.used / self.info.n_ctx))
         return f"context {'#' * filled}{'-' * (GAUGE - filled)} {self.used}/{self.info.n_ctx}"
+
+    def _held(self) -> list[str]:
+        return [] if self.memory is None else [f"memory {human(self.memory)}"]
 
     def _names(self, info: EngineInfo) -> list[str]:
         return [_short(Path(info.target).name), f"guesses from {_short(guessers(info))}"]

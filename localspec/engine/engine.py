@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from localspec.backends.base import Rows, Target, Work
+from localspec.backends.memory import resident_bytes
 from localspec.chat import ChatTemplate
 from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
 from localspec.drafters import forced
@@ -103,6 +105,11 @@ class Engine:
                 f"a drafter reads hidden states of layer {min(missing)}, which this target does not give",
                 hint="Use another drafter (--spec-type) or another target.",
             )
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that this process holds; ``None``: not known here."""
+        return resident_bytes(os.getpid())
 
     def encode(self, request: GenerationRequest) -> list[int]:
         """The prompt as tokens, of any length.

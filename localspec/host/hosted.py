@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
+from localspec.backends.memory import resident_bytes
 from localspec.host.inbox import Inbox
 from localspec.host.process import EngineProcess, recipe
 from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest
@@ -101,6 +102,11 @@ class HostedEngine:
     def pid(self) -> int:
         """Of the engine's process."""
         return self._process.pid
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that its process holds; ``None``: not known here."""
+        return resident_bytes(self.pid)
 
     def submit(self, request: GenerationRequest) -> HostedHandle:
         """Queues a request.

@@ -253,6 +253,7 @@ def _surroundings(folder: str, *, colour: bool) -> Iterator[None]:
         log.addHandler(silent)
         stack.callback(log.removeHandler, silent)
         stack.enter_context(mock.patch("localspec.talk.verdicts.available_bytes", return_value=8 * 10**9))
+        stack.enter_context(mock.patch("localspec.engine.engine.resident_bytes", return_value=1_940_000_000))
         stack.enter_context(mock.patch("localspec.tui.sessions.local", return_value="2026-03-01 12:00"))
         yield
 
