@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from threading import RLock
 from typing import Any
@@ -115,6 +116,7 @@ class SessionBook:
             self.session, self.tree, self._unwritten, self._begun = session, tree, [], True
             system, lines = settings.system_taken_over(self._chat, session.system)
             self._start(session.leaf, system)
+            self.note_use()
             return [*lines, *settings.taken_over(self._chat, session.settings)]
 
     def walk(self, entry: str) -> None:
@@ -183,6 +185,12 @@ class SessionBook:
                 else:
                     self._begin()
                     self.save()
+
+    def note_use(self) -> None:
+        """The session is the one that was in use last. That it cannot be noted loses nothing that was said."""
+        with self._lock, suppress(StoreError):
+            if self._begun:
+                self.store.note_use(self.session.id)
 
     def news(self) -> list[str]:
         """Lines for the user that were not taken yet."""
