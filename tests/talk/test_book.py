@@ -296,7 +296,7 @@ def test_a_system_message_of_the_command_line_stays(store: Store) -> None:
     run(one.ask("a"))
     other = short(system="T", typed=("system",))
     book = SessionBook(other, store)
-    assert book.open(store.find("a"))[0] == "as on the command line: the system message (saved: S)"
+    assert book.open(store.find("a"))[0] == "as it is now: the system message (saved: S)"
     assert (other.conversation.system, the_session(store).system) == ("T", "T")
 
 
