@@ -119,7 +119,9 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
         self.opener = opener
-        self.conductor = Conductor(opener, values, self._wake, conversation=conversation, typed=typed, store=store)
+        self.conductor = Conductor(
+            opener, values, self._wake, conversation=conversation, typed=typed, store=store, keymap=self.keys
+        )
         self.transcript = Transcript(self.conductor.chat.conversation.turns)
         self.find_bar = FindBar(self.transcript)
         self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
@@ -64,6 +64,7 @@ class Conductor:
         wake: called in any thread when `mailbox` has something new.
         typed: as `Chat` has it.
         store: where the conversation is saved; ``None``: nowhere.
+        keymap: keys that the user changed, by the ids of their actions.
     """
 
     def __init__(
@@ -75,12 +76,13 @@ class Conductor:
         conversation: Conversation | None = None,
         typed: Collection[str] = (),
         store: Store | None = None,
+        keymap: Mapping[str, str] | None = None,
     ) -> None:
         self.mailbox = Mailbox(wake)
         self._engines = ScreenEngines(opener, values, self)
         self.chat = Chat(self._engines, values, conversation or Conversation(values["system"]), typed)
         self.book = None if store is None else SessionBook(self.chat, store)
-        self.front = ScreenFront(self, self.chat, self.book)
+        self.front = ScreenFront(self, self.chat, self.book, keymap or {})
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._running: Job | None = None

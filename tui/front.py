@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from queue import SimpleQueue
 from typing import Protocol
@@ -22,7 +22,7 @@ from localspec.types import Failed, Finished, Paced, Prefill
 
 READING = "reading the prompt"
 DOING = {"answer": "answering", "thinking": "thinking"}
-NOTHING_YET = "stopped before the answer began: the question is left out, and asking again asks it after all"
+NOTHING_YET = "stopped before the answer began; the question was left out: {key} asks it again"
 
 
 class Room(Protocol):
@@ -85,13 +85,17 @@ class ScreenTerminal:
 class ScreenFront:
     """`localspec.talk.front.Front` for the full screen.
 
+    Args:
+        keymap: keys that the user changed, by the ids of their actions.
+
     Attributes:
         book: where the conversation is saved; ``None``: it is not.
         columns: how wide lines may be; kept by the screen.
         typed: what the user wrote of the turn that runs, to be given back if it cannot be asked.
     """
 
-    def __init__(self, room: Room, chat: Chat, book: SessionBook | None) -> None:
+    def __init__(self, room: Room, chat: Chat, book: SessionBook | None, keymap: Mapping[str, str]) -> None:
+        self._keymap = keymap
         self.chat = chat
         self.book = book
         self.columns = 80
@@ -167,7 +171,7 @@ class ScreenFront:
         if not isinstance(last, Finished):
             return ("broken off",)
         if last.reason == "cancelled" and not kept:
-            return (NOTHING_YET,)
+            return (NOTHING_YET.format(key=actions.first_key("regenerate", self._keymap)),)
         if not self.chat.values["show_timings"]:
             return ("stopped",) if last.reason == "cancelled" else ()
         limit, alone = self.chat.values["n_predict"], tuple(self.chat.alone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from textwrap import wrap
 from typing import Any
 
 from textual.app import ComposeResult
@@ -58,7 +59,7 @@ class Quiet(Static):
 
 
 class Foot(Quiet):
-    """How an answer went, in parts that are not broken."""
+    """How an answer went, in parts; only one that is wider than the screen is broken, between its words."""
 
     def __init__(self, parts: Sequence[str]) -> None:
         super().__init__("", kind="footer")
@@ -70,10 +71,13 @@ class Foot(Quiet):
         self.say(" · ".join(parts))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(flow("", self._parts, width))
+        return len(self._lines(width))
 
     def render(self) -> Content:
-        return Content("\n".join(flow("", self._parts, self.content_size.width)))
+        return Content("\n".join(self._lines(self.content_size.width)))
+
+    def _lines(self, width: int) -> list[str]:
+        return [part for line in flow("", self._parts, width) for part in wrap(line, max(width, 1)) or [line]]
 
 
 class Question(Static):

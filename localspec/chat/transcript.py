@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from localspec.chat.conversation import ROLES, Conversation, Turn
+from localspec.chat.markdown import markdown
 from localspec.chat.page import page
 from localspec.errors import UsageError
 
@@ -114,8 +115,8 @@ def form_of(path: Path) -> Form:
 
 
 def export(conversation: Conversation, form: Form, title: str = "Conversation") -> str:
-    """The conversation for others: Markdown to read, the list of messages that OpenAI's interface and its many users
-    take, or a page for a browser that calls it ``title``. Encodable as UTF-8 in any case.
+    """The conversation for others: Markdown to read or a page for a browser, which call it ``title``, or the list of
+    messages that OpenAI's interface and its many users take. Encodable as UTF-8 in any case.
 
     Raises:
         UsageError: another ``form``.
@@ -124,10 +125,7 @@ def export(conversation: Conversation, form: Form, title: str = "Conversation") 
         messages = [{"role": message.role, "content": message.content} for message in conversation.prompt()]
         return _json(messages)
     if form == "md":
-        parts = [] if conversation.system is None else [f"## System\n\n{conversation.system.strip()}"]
-        parts += [_section(turn) for turn in conversation.turns]
-        text = "".join(f"{part}\n\n" for part in parts).rstrip("\n") + "\n" if parts else ""
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return markdown(conversation, title)
     if form == "html":
         return page(conversation, title)
     raise UsageError(f"there is no export format {form}", hint="Use md, json or html.")
@@ -205,17 +203,6 @@ def _turn(turn: Turn) -> dict[str, object]:
     if turn.stopped:
         value["stopped"] = True
     return value
-
-
-def _section(turn: Turn) -> str:
-    """A turn as Markdown; thinking is folded away."""
-    parts = [f"## {turn.message.role.capitalize()}"]
-    if turn.thinking:
-        parts.append(f"<details>\n<summary>Thinking</summary>\n\n{turn.thinking.strip()}\n\n</details>")
-    parts.append(turn.message.content.strip())
-    if turn.stopped:
-        parts.append("*(stopped)*")
-    return "\n\n".join(part for part in parts if part)
 
 
 def _json(value: object) -> str:

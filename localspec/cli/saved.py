@@ -54,12 +54,13 @@ def wanted(values: Values, store: Store | None) -> Session | None:
 @contextmanager
 def saved_at_the_end(book: SessionBook) -> Iterator[None]:
     """What came of an answer is saved if the terminal goes away; what could not be saved before is tried once more,
-    and then written elsewhere."""
+    and then written elsewhere. --resume goes on with what was left."""
     with _hang_ups_wait():
         try:
             yield
         finally:
-            book.save()
+            if book.save():
+                book.note_use()
             for line in book.news():
                 note(line)
             if unsaved := book.unsaved():

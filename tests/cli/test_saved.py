@@ -105,3 +105,36 @@ def test_a_rescue_that_fails_leaves_nothing_behind_and_promises_nothing(
     ended(Store(tmp_path / "sessions.db"), talk)
     assert {*tmp_path.rglob("*")} == before
     assert capsys.readouterr().err.splitlines()[-1] == "localspec: the end of this conversation is not saved"
+
+
+def test_the_conversation_that_is_left_last_is_the_one_to_resume(tmp_path: Path) -> None:
+    file = tmp_path / "sessions.db"
+    ended(Store(file), lambda book: run(book._chat.ask("older")))
+    ended(Store(file), lambda book: run(book._chat.ask("newer")))
+
+    def looked_into(book: SessionBook) -> None:
+        book.open(book.store.find("older"))
+
+    ended(Store(file), looked_into)
+    with closing(Store(file)) as store:
+        latest = store.latest()
+        assert latest is not None
+        assert latest.title == "older"
+        assert [one.title for one in store.sessions()] == ["newer", "older"]  # what was said last
+
+
+def test_opening_is_enough_whatever_the_end(tmp_path: Path) -> None:
+    store = Store(tmp_path / "sessions.db")
+    book = SessionBook(chat(n_predict=2), store)
+    run(book._chat.ask("older"))
+    second = SessionBook(chat(n_predict=2), store)
+    run(second._chat.ask("newer"))
+    second.open(store.find("older"))
+    latest = store.latest()
+    assert latest is not None
+    assert latest.title == "older"
+
+
+def test_leaving_without_a_word_makes_no_file(tmp_path: Path) -> None:
+    ended(Store(tmp_path / "sessions.db"), lambda book: None)
+    assert [*tmp_path.iterdir()] == []

@@ -249,6 +249,6 @@ async def test_a_newer_file_is_left_alone_and_the_conversation_kept_in_memory(st
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         with closing(sqlite3.connect(store.path)) as connection:
-            connection.execute("PRAGMA user_version = 1")
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         await ask(app, pilot, "again")
     assert store.find("here").questions == 3

@@ -68,7 +68,7 @@ CHAT_TEMPLATE_OPTIONS = (
 )
 #: Which conversation it is, and whether it is kept.
 SESSION_OPTIONS = (
-    Option("resume", ("--resume",), bool, False, "Go on with the conversation that was saved last.", CHAT, key=False),
+    Option("resume", ("--resume",), bool, False, "Go on with the conversation that was open last.", CHAT, key=False),
     Option(
         "session",
         ("--session",),

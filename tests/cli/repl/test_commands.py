@@ -263,9 +263,11 @@ def test_load_leaves_what_was_given_on_the_command_line(capsys: Said, tmp_path: 
     one = chat(system="teacher", typed=("temp", "seed", "system_file"), seed=9)
     said = take(one, capsys, f"/load {tmp_path}/t")
     assert "settings: top-k 40 -> 3\n" in said
-    assert "as on the command line: temp 0.0 (saved: 0.5)\n" in said  # the seed is the same
-    assert "as on the command line: the system message (saved: pirate)\n" in said
+    assert "as it is now: temp 0.0 (saved: 0.5)\n" in said  # the seed is the same
+    assert "as it is now: the system message (saved: pirate)\n" in said
     assert (one.values["temp"], one.values["top_k"], one.conversation.system) == (0.0, 3, "teacher")
+    take(one, capsys, "/set temp 0.7")  # what is given on the command line may be changed since
+    assert "as it is now: temp 0.7 (saved: 0.5)\n" in take(one, capsys, f"/load {tmp_path}/t")
 
 
 def test_a_saved_setting_reaches_no_file_and_no_model(capsys: Said, tmp_path: Path) -> None:
