@@ -55,6 +55,7 @@ from localspec.tui.news import (
     Trouble,
     Waiting,
 )
+from localspec.tui.palette import Palette
 from localspec.tui.side import Side
 from localspec.tui.status import StatusLine
 from localspec.tui.stepping import Stepping
@@ -98,6 +99,7 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
     TITLE = "localspec"
     CSS_PATH = "app.tcss"
     BINDINGS = actions.bindings()
+    COMMANDS = {Palette}  # noqa: RUF012 (as Textual declares it)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-wide")]  # noqa: RUF012 (Textual declares it of instances)
 
     def __init__(
