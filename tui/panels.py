@@ -21,6 +21,7 @@ from localspec.talk.verdicts import Judge
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
 from localspec.tui.compare import CompareScreen
+from localspec.tui.composer import Offers
 from localspec.tui.conductor import Job
 from localspec.tui.engines import Opener
 from localspec.tui.handling import Handling
@@ -156,9 +157,13 @@ class Panels(Handling):
             self.set_focus(self.transcript)
 
     def action_stop(self) -> None:
-        """In a panel, escape closes it; what runs goes on."""
-        if self.side.has_focus_within:
+        """In a panel, escape closes it, and what runs goes on; elsewhere, it does so when nothing else is to end."""
+        offers = self.query_one(Offers)
+        rests = not (self.conductor.busy or self.find_bar.display)
+        if self.side.has_focus_within or (rests and self.side.open and not offers.display):
             self.call_next(self.close_panel)
+        elif rests and offers.display:
+            offers.show(())
         else:
             super().action_stop()
 
