@@ -224,6 +224,7 @@ class Panels(Handling):
         """What was chosen is loaded by the command for it."""
         info = self.status_line.status.info
         used = [] if info is None else [Path(file) for file in (info.target, info.draft) if file is not None]
+        loaded = None if info is None else info.draft if command == "draft" else info.target
         catalogue = self.opener.catalogue(used)
         target = None
         if command == "draft":
@@ -232,6 +233,8 @@ class Panels(Handling):
                 self.tell("a draft model is chosen for a model, and none is loaded")
                 return
         judge = Judge.of(self.conductor.chat.values, self.opener.measured)
-        chosen = await self.push_screen_wait(ModelPicker(catalogue, judge, target))
+        chosen = await self.push_screen_wait(
+            ModelPicker(catalogue, judge, target, used=Path(loaded) if loaded else None)
+        )
         if chosen is not None:
             self.conductor.put(Job("command", f"/{command} {chosen}"))
