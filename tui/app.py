@@ -270,6 +270,7 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
     def on_composer_sent(self, event: Composer.Sent) -> None:
         self.history.add(event.text)
         self.composer.remember(event.text)
+        self.clear_notifications()  # they were about what was before
         self.transcript.to_end()
         if not self.transcript.display:  # on a narrow screen: what is said now is to be seen
             self.call_next(self.close_panel)

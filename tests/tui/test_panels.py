@@ -161,6 +161,23 @@ async def test_escape_closes_a_panel_from_the_composer_when_nothing_else_is_to_e
 
 
 @on_screen
+async def test_lines_that_go_away_stand_at_the_top_and_not_longer_than_their_exchange() -> None:
+    async with running(says(*WORDS), notifications=True) as (app, pilot):
+        await rests(app, pilot)
+        await pilot.press("alt+t")
+        await until(pilot, lambda: "step mode" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        assert any("step mode" in line for line in lines[:5])
+        assert not any("step mode" in line for line in lines[5:])
+        assert all(one.timeout <= 3 for one in app._notifications)
+        app.composer.write("a")
+        await pilot.press("enter")
+        assert not told(app)
+        await pilot.press("escape")
+        await rests(app, pilot)
+
+
+@on_screen
 async def test_a_letter_with_alt_is_no_text_of_a_field() -> None:
     async with running() as (app, pilot):
         await rests(app, pilot)
