@@ -138,7 +138,7 @@ ACTIONS: tuple[Action, ...] = (
         "provenance",
         "f4",
         "Tokens",
-        "The last answer token by token: who guessed it, and what else might have stood there.",
+        "The last answer token by token: who guessed each, what was rejected, and what else might have stood there.",
         PANELS,
         "provenance",
     ),

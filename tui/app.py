@@ -55,6 +55,7 @@ from localspec.tui.news import (
     Trouble,
     Waiting,
 )
+from localspec.tui.palette import Palette
 from localspec.tui.side import Side
 from localspec.tui.status import StatusLine
 from localspec.tui.stepping import Stepping
@@ -98,6 +99,7 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
     TITLE = "localspec"
     CSS_PATH = "app.tcss"
     BINDINGS = actions.bindings()
+    COMMANDS = {Palette}  # noqa: RUF012 (as Textual declares it)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-wide")]  # noqa: RUF012 (Textual declares it of instances)
 
     def __init__(
@@ -270,6 +272,7 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
     def on_composer_sent(self, event: Composer.Sent) -> None:
         self.history.add(event.text)
         self.composer.remember(event.text)
+        self.clear_notifications()  # they were about what was before
         self.transcript.to_end()
         if not self.transcript.display:  # on a narrow screen: what is said now is to be seen
             self.call_next(self.close_panel)

@@ -35,6 +35,8 @@ class Handling(TerminalApp):
     history: History
     keys: dict[str, str]
 
+    NOTIFICATION_TIMEOUT = 3
+
     _pressed_at = 0.0
     _block = 0  # the code block that was copied last, counted from the end
     _block_of: object = None
@@ -43,9 +45,9 @@ class Handling(TerminalApp):
         super().__init__(*args, **kwargs)
         self._copying = asyncio.Lock()
 
-    def tell(self, text: str, *, seconds: float = 4) -> None:
+    def tell(self, text: str) -> None:
         """A line that goes away by itself."""
-        self.notify(text, markup=False, timeout=seconds)
+        self.notify(text, markup=False)
 
     def on_unmount(self) -> None:
         """However the screen ends: what was written and not sent is found with arrow up the next time."""
@@ -73,6 +75,7 @@ class Handling(TerminalApp):
 
     def _instead(self, command: str) -> None:
         """A command that makes what runs idle."""
+        self.clear_notifications()
         self.conductor.stop()
         self.conductor.put(Job("command", command))
 
@@ -113,7 +116,7 @@ class Handling(TerminalApp):
         async with self._copying:  # the last one that was asked for is the last one there
             way = await asyncio.to_thread(clipboard.put, text, what)
         self.take(text, way.sequence)
-        self.tell(way.said, seconds=8)
+        self.tell(way.said)
 
     def take(self, text: str, sequence: str) -> None:
         """For the next paste on this screen; and the terminal is asked to take it, if there is a sequence for that."""

@@ -86,7 +86,7 @@ class Status:
         length = None if stats is None else stats.mean_length
         return [
             *parts,
-            f"speed-up {UNKNOWN if speedup is None else f'{speedup:.2f}×'}",
+            *([] if speedup is None else [f"speed-up {speedup:.2f}×"]),  # many answers end before it is measured
             f"accepted {UNKNOWN if acceptance is None else f'{100 * acceptance:.0f} %'}",
             f"length {UNKNOWN if length is None else f'{length:.1f}'}",
         ]

@@ -26,7 +26,7 @@ from localspec.tui.app import LocalspecApp
 from tests.chat.stores import told
 from tests.tui.grid import Grid
 from tests.tui.panel_scenarios import BIG, SMALL
-from tests.tui.staged import Staged, no_time, staged
+from tests.tui.staged import DRAFT, TARGET, Staged, no_time, staged
 from tests.tui.support import FakeOpener, Listed, Scenario, ask, hold, rests, running, screen_text, target_of, until
 
 SCREENS = Path(__file__).with_name("screens")
@@ -34,8 +34,8 @@ ALL = WIDE, USUAL, NARROW = (120, 40), (80, 24), (40, 24)
 QUESTION = "Write a function that adds up the even numbers of a list."
 OPTIONS = {"draft_n_max": 4, "tree_nodes": 8, "tree_width": 2}
 MODELS = (
-    replace(BIG, name="SmolLM2-1.7B-Instruct-Q8_0.gguf", size=1_820_000_000, quant="Q8_0", parameters=1_710_000_000),
-    replace(SMALL, name="SmolLM2-135M-Instruct-Q4_1.gguf", size=97_000_000, quant="Q4_1", parameters=135_000_000),
+    replace(BIG, name=TARGET, path=Path(TARGET), size=1_820_000_000, quant="Q8_0", parameters=1_710_000_000),
+    replace(SMALL, name=DRAFT, path=Path(DRAFT), size=97_000_000, quant="Q4_1", parameters=135_000_000),
     replace(
         BIG,
         name="Qwen2.5-0.5B-Instruct-Q8_0.gguf",

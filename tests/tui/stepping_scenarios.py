@@ -26,6 +26,7 @@ async def ask_paced(app: LocalspecApp, pilot: Pilot[None]) -> None:
     """Asks something in step mode; waits before the first step."""
     await rests(app, pilot)
     await pilot.press("alt+t")
+    assert told(app).startswith("step mode is on")
     app.composer.write("what?")
     await pilot.press("enter")
     await until(pilot, lambda: waits(app))
@@ -33,7 +34,7 @@ async def ask_paced(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def step_mode(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await ask_paced(app, pilot)
-    assert told(app).startswith("step mode is on")
+    assert told(app) == ""  # an exchange has begun
     assert app.status_line.status.doing == "waits for a key: alt+n one step, alt+r to the end"
     await pilot.press("alt+t")  # off: the answer goes on by itself, and so does the next
     assert told(app).startswith("step mode is off")

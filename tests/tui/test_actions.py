@@ -301,6 +301,13 @@ def test_keys_and_names_are_unique() -> None:
 
 
 @on_screen
+async def test_the_palette_finds_words_of_the_help() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+p", *"Reject")
+        await until(pilot, lambda: "Tokens" in screen_text(app))
+
+
+@on_screen
 async def test_the_palette_has_every_action_and_command() -> None:
     async with running() as (app, _pilot):
         titles = {command.title for command in app.get_system_commands(app.screen)}

@@ -145,7 +145,7 @@ INFO = EngineInfo("folder/target.gguf", None, ("ngram-simple",), "fake", 1000, 1
 def test_what_was_not_measured_is_not_available() -> None:
     assert Status(info=INFO).line(200) == "ready · target.gguf · guesses from ngram-simple"
     assert Status(info=INFO, used=5).line(200) == (
-        "ready · n/a tok/s · context -------- 5/1000 · speed-up n/a · accepted n/a · length n/a"
+        "ready · n/a tok/s · context -------- 5/1000 · accepted n/a · length n/a"
         " · target.gguf · guesses from ngram-simple"
     )
     assert Status().line(80) == "no model: F5 loads it"
@@ -172,7 +172,7 @@ def test_while_an_answer_comes_the_numbers_are_its_own() -> None:
     line.hear(Asked("a", 0))
     line.hear(Tokens(1, "abc", (TokenInfo(1, b"a"),) * 3, step))
     line.hear(Tokens(1, "abc", (TokenInfo(1, b"a"),) * 3, step))
-    assert "10 tok/s · context -------- 6/1000 · speed-up n/a · accepted 50 % · length 3.0" in line.status.line(200)
+    assert "10 tok/s · context -------- 6/1000 · accepted 50 % · length 3.0" in line.status.line(200)
 
 
 @pytest.mark.parametrize("width", [1, 10, 40, 80])
