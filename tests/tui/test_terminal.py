@@ -301,7 +301,7 @@ def test_what_cannot_be_saved_where_it_belongs_is_gone_on_with_elsewhere(tmp_pat
     (tmp_path / "localspec" / "sessions.db").mkdir(parents=True)
     with screen(tmp_path, "-n", "5", "--ignore-eos") as terminal:
         terminal.send(b"hello\r")
-        terminal.until(b"memory")  # where it is kept
+        terminal.until(b"as soon as")  # it is kept in memory, and saved as soon as that works
         terminal.send(b"half a thought\x11")
         code, rest = terminal.end()
     assert code == 0
