@@ -243,6 +243,17 @@ async def leave(app: LocalspecApp, pilot: Pilot[None]) -> None:
     assert app.return_code == 0
 
 
+async def delete_or_leave(app: LocalspecApp, pilot: Pilot[None]) -> None:
+    app.composer.write("ab")
+    await pilot.press("home", "ctrl+d")
+    assert app.composer.text == "b"
+    await pilot.press("ctrl+d")
+    assert app.composer.text == ""
+    assert app.return_code is None
+    await pilot.press("ctrl+d")
+    assert app.return_code == 0
+
+
 SCENARIOS: dict[str, Scenario] = {
     "send": send,
     "newline": newline,
@@ -271,6 +282,7 @@ SCENARIOS: dict[str, Scenario] = {
     "palette": palette,
     "help": help_,
     "leave": leave,
+    "delete-or-leave": delete_or_leave,
 }
 
 
