@@ -211,7 +211,7 @@ async def test_a_model_that_does_not_load_leaves_a_screen_that_works() -> None:
     async with running(opener=opener) as (app, pilot):
         await rests(app, pilot)
         assert "error: fake.gguf is damaged. Download it again." in said(app)
-        assert "no model: F5 loads it" in screen_text(app)
+        assert "no model: F5 loads it, F7 another" in screen_text(app)
         await pilot.press("f5")
         await rests(app, pilot)
         await ask(app, pilot, "hello")
@@ -241,7 +241,7 @@ async def test_an_engine_that_dies_is_replaced_by_a_key(monkeypatch: pytest.Monk
         assert turns(app) == [("first", TEXT)]
         assert "killed by SIGILL" in said(app)
         assert app.composer.text == "second"
-        assert "no model: F5 loads it" in screen_text(app)
+        assert "no model: F5 loads it, F7 another" in screen_text(app)
         await pilot.press("f5")
         await rests(app, pilot)
         await pilot.press("enter")
