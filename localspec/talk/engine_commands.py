@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localspec.drafters.files import FROM_FILE
+from localspec.drafters.files import DRAFT_MODEL, FROM_FILE
 from localspec.errors import UsageError
 from localspec.hub import is_repo
 from localspec.hub.shelf import DEMO, located
@@ -132,9 +132,18 @@ def _set_types(chat: Chat, text: str) -> None:
     if types in ((), ("none",)):
         settings.apply(chat, {"spec": "off"})
         return
+    _check_draft(chat, types)
     loaded = set(types) <= set(chat.engine.info.drafters)
     settings.apply(chat, {"spec": _mode_on(chat), **({} if loaded else {"spec_type": ",".join(types)})})
     chat.types = types
+
+
+def _check_draft(chat: Chat, types: tuple[str, ...]) -> None:
+    """What loading would refuse as well, with a hint for the command line."""
+    lacking = next((one for one in types if one in FROM_FILE), None)
+    if lacking is not None and chat.values["model_draft"] is None and chat.values["hf_repo_draft"] is None:
+        what = "a draft model" if lacking == DRAFT_MODEL else "a head"
+        raise UsageError(f"{lacking} needs {what}", hint="/draft FILE loads one; so does F8 on the full screen.")
 
 
 def _spec_option(name: str) -> Option:

@@ -476,8 +476,8 @@ def test_spec_type_loads_what_is_not_there(capsys: Said) -> None:
     take(one, capsys, "/spec type ngram-simple")
     assert one.request(()).spec.types == ("ngram-simple",)
     assert loads(one).loads == []
-    loads(one).fails = UsageError("--spec-type draft-simple needs a draft model")
-    assert "needs a draft model" in take(one, capsys, "/spec type draft-simple")
+    refused = take(one, capsys, "/spec type draft-simple")
+    assert "draft-simple needs a draft model. /draft FILE loads one; so does F8" in refused
     assert one.types == ("ngram-simple",)
     loads(one).fails = UsageError("none stands alone")
     assert "none stands alone" in take(one, capsys, "/spec type ngram-simple,none")
