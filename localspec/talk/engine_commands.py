@@ -83,7 +83,7 @@ def spec(front: Front, argument: str) -> None:
     if name in ("on", *MODES) and not text:
         settings.apply(chat, {"spec": _mode_on(chat) if name == "on" else name})
     elif name == "type" and text.strip():
-        _set_types(chat, text.strip())
+        _set_types(front, text.strip())
     elif name and text.strip():
         option = _spec_option(name)
         front.say(settings.change_option(chat, option, text.strip(), called=settings.short(option)))
@@ -127,13 +127,16 @@ def _amounts(chat: Chat, asked: SpecParams) -> str:
     )
 
 
-def _set_types(chat: Chat, text: str) -> None:
+def _set_types(front: Front, text: str) -> None:
+    chat = front.chat
     types = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
     if types in ((), ("none",)):
         settings.apply(chat, {"spec": "off"})
         return
     _check_draft(chat, types)
     loaded = set(types) <= set(chat.engine.info.drafters)
+    if not loaded:
+        front.say("getting ready: other drafters; the engine starts anew with the same model …")
     settings.apply(chat, {"spec": _mode_on(chat), **({} if loaded else {"spec_type": ",".join(types)})})
     chat.types = types
 
