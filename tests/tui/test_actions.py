@@ -93,9 +93,12 @@ async def edit(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def new(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await ask(app, pilot, "a")
+    await ask(app, pilot, "/params")
+    assert "draft model" in said(app)
     await pilot.press("ctrl+n")
     await rests(app, pilot)
     assert turns(app) == []
+    assert said(app) == "a new conversation"
 
 
 async def reload(app: LocalspecApp, pilot: Pilot[None]) -> None:

@@ -189,7 +189,13 @@ async def test_commands_change_what_is_shown(tmp_path: Path) -> None:
         await ask(app, pilot, "/undo")
         assert turns(app) == [("first", TEXT)]
         await ask(app, pilot, "/clear")
-        assert turns(app) == []
+        assert turns(app) == [("first", TEXT)]  # saved nowhere: it stays to be read
+        assert app.conductor.chat.conversation.turns == ()
+        await ask(app, pilot, "/clear")
+        await ask(app, pilot, "third")
+        assert turns(app) == [("first", TEXT), ("third", TEXT)]
+        await ask(app, pilot, "/undo")
+        assert turns(app) == [("first", TEXT)]
         await ask(app, pilot, f"/load {path}")
         assert turns(app) == [("first", TEXT), ("second", TEXT)]
         await ask(app, pilot, "/copy")
