@@ -212,6 +212,15 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("help", "f1", "Help", "Keys and commands.", SCREEN, "help", footer=True, anywhere=True),
     Action("leave", "ctrl+q", "Quit", "Leaves; the conversation is kept.", SCREEN, "leave", footer=True, anywhere=True),
+    Action(
+        "delete-or-leave",
+        "ctrl+d",
+        "Delete or quit",
+        "Deletes the character to the right; leaves where nothing is written.",
+        SCREEN,
+        "delete_or_leave",
+        "composer",
+    ),
 )
 
 

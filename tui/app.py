@@ -233,8 +233,11 @@ class LocalspecApp(Stepping, Chats, inherit_bindings=False):
             case Waiting(texts):
                 self._show_waiting(texts)
                 self.keep_waiting(texts)
-            case Conversed(turns):
-                await self.transcript.show(turns)
+            case Conversed(turns, anew, saved):
+                if anew and not turns:
+                    await self.transcript.begin_anew(clears=saved)
+                else:
+                    await self.transcript.show(turns)
                 self.forget_trace()
                 self.status_line.show(replace(self.status_line.status, used=None))
             case Places(places):

@@ -269,6 +269,13 @@ class Composer(TextArea):
         else:
             super().action_delete_left()
 
+    async def action_delete_or_leave(self) -> None:
+        """As a shell has it; a dialogue is left by its own keys."""
+        if self.text or self.screen.is_modal:
+            self.action_delete_right()
+        else:
+            await self.run_action("app.leave")
+
     def _walk(self, text: str | None) -> None:
         if text is not None:
             self.write(self._pastes.fold(text))

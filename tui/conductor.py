@@ -89,6 +89,7 @@ class Conductor:
         self._comparison: Comparison | None = None
         self._stopping = self._closing = False
         self._shown = self.chat.conversation.turns
+        self._conversation = self.chat.conversation
         self._places: tuple[tuple[int, int], ...] = ()
         self._session = None if self.book is None else self.book.session.id
         self._info: EngineInfo | None = None  # as the screen knows it
@@ -171,9 +172,15 @@ class Conductor:
         if len(turns) != len(self._shown) or any(a is not b for a, b in zip(turns, self._shown, strict=True)):
             self.seen(turns)
             self._places = ()  # what is shown anew has none
-            self.tell(Conversed(turns))
+            self.tell(self._conversed(turns))
+        self._conversation = self.chat.conversation
         if self.book is not None:
             self._show_session(self.book)
+
+    def _conversed(self, turns: tuple[PastTurn, ...]) -> Conversed:
+        other = self.chat.conversation is not self._conversation
+        anew = other and (self.book is None or self.book.session.id != self._session)
+        return Conversed(turns, anew=anew, saved=self.book is not None)
 
     def tell_news_of_saving(self) -> None:
         """From any thread. What runs may show another conversation, which clears what was said: then the news waits."""

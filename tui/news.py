@@ -79,9 +79,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Conversed:
-    """The conversation is another one now, not by a turn."""
+    """The conversation is another one now, not by a turn. ``anew``: it is none that the one before became; ``saved``:
+    whether that one can be found again."""
 
     turns: tuple[PastTurn, ...]
+    anew: bool = False
+    saved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Status:
         """The most important first: a narrow screen leaves out what does not fit."""
         doing = self.doing + (f" {100 * self.share:.0f} %" if self.share is not None else "")
         if self.info is None:
-            return [doing or "no model: F5 loads it"]
+            return [doing or "no model: F5 loads it, F7 another"]
         return [doing or "ready", *self._numbers(), *self._held(), *self._names(self.info)]
 
     def _numbers(self) -> list[str]:

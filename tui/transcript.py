@@ -169,6 +169,17 @@ class Transcript(VerticalScroll):
         await self.mount_all(new)
         await self._show_emptiness()
 
+    async def begin_anew(self, *, clears: bool) -> None:
+        """Another conversation, in which nothing was said. What can be found nowhere else stays to be read, as far as
+        it is shown, and is part of nothing any more."""
+        if clears:
+            await self._rebuild(())
+            await self._show_emptiness()
+            return
+        self._turns.clear()
+        self._earlier.clear()
+        await self.query(Earlier).remove()
+
     async def number(self, places: Sequence[tuple[int, int]]) -> None:
         """Which of its versions every exchange is, and how many there are."""
         self._places = places

@@ -18,7 +18,7 @@ from localspec.cli.repl.plain import PlainTerminal
 from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
 from localspec.cli.saved import saved_at_the_end, saves, wanted
-from localspec.cli.session import Progress
+from localspec.cli.session import Progress, files_here
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
 from localspec.options import Values
@@ -39,6 +39,7 @@ def chat(values: Values) -> int:
     Raises:
         LocalspecError: what `errors_end_the_command` reports.
     """
+    files_here(values)  # a path that leads nowhere is refused before there is a screen, or a message to wait for
     if values["tui"] or (values["tui"] is None and _has_screen(values)):
         from localspec.cli.screen import screen
 

@@ -81,9 +81,7 @@ def model_files(values: Values, fetch: Fetch = fetch) -> tuple[Path | None, Path
     Raises:
         LocalspecError: as `localspec.hub.find` and `localspec.hub.resolve`; ``demo`` is not installed.
     """
-    target, draft = _named(values["model"]), None
-    with _of_the_draft_model():
-        draft = _named(values["model_draft"])
+    target, draft = files_here(values)
     # Only now: a wrong path is known at once, a download takes its time.
     if values["hf_repo"] is not None:
         target = fetch(HubRef.parse(values["hf_repo"], values["hf_file"], flag="-hf"), values)
@@ -91,6 +89,17 @@ def model_files(values: Values, fetch: Fetch = fetch) -> tuple[Path | None, Path
         with _of_the_draft_model():
             draft = fetch(HubRef.parse(values["hf_repo_draft"], values["hf_file_draft"], flag="-hfd"), values)
     return target, draft
+
+
+def files_here(values: Values) -> tuple[Path | None, Path | None]:
+    """The same of what is on this machine, without a look at any hub.
+
+    Raises:
+        LocalspecError: as `localspec.hub.find`; ``demo`` is not installed.
+    """
+    target = _named(values["model"])
+    with _of_the_draft_model():
+        return target, _named(values["model_draft"])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
 from localspec.talk.attach import Attachment, check_room, with_attachments
 from localspec.talk.listener import Listener
-from localspec.talk.mention import read_mentioned
+from localspec.talk.mention import not_there, read_mentioned
 from localspec.talk.running import Handle, Running
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
@@ -167,13 +167,13 @@ class Chat:
         waiting = {one.name for one in self.attachments}
         files = [one for one in read_mentioned(typed, self.engine.info.n_ctx) if one[0] not in waiting]
         sent = (*self.attachments, *self._counted(files, self._without(replacing)))
-        yield from self._turn(with_attachments(sent, text), replacing, sent)
+        yield from self._turn(with_attachments(sent, text), replacing, sent, not_there(typed))
 
     def _start(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
         self.running.begin()
         return self._turn(question, replacing, sent)
 
-    def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
+    def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...], remarks: Sequence[str] = ()) -> Turn:
         try:
             yield Asked(question, replacing)
         except GeneratorExit:
@@ -182,6 +182,8 @@ class Chat:
         for one in sent:
             if one not in self.attachments:  # else somebody has attached it, and was told
                 yield Notice(0, f"{one.name}: {one.tokens:,} tokens")
+        for line in remarks:
+            yield Notice(0, line)
         kept = self._without(replacing)
         replaced = self.conversation.turns[len(kept.turns) :]
         fitted = self._asked_after(kept, question)

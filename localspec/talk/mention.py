@@ -26,6 +26,8 @@ _CODE = re.compile(
 _PUNCTUATION = ".,;:!?)]}'\""
 #: A word that begins so is meant as a path, whether there is such a file or not.
 _PLAINLY = ("/", "./", "../", "~/")
+#: A bare word that looks like a file, not like somebody's name.
+_LIKE_A_FILE = re.compile(r"/|\.[^\W\d_]")
 AS_TYPED = "In backticks it is no file."
 
 
@@ -34,10 +36,22 @@ def mentioned(text: str) -> tuple[str, ...]:
     one in quotes, or one that begins as a path does, is one in any case."""
     found: dict[str, None] = {}
     for spellings, plainly in _words(text):
-        there = next((name for name in spellings if os.path.lexists(os.path.expanduser(name))), None)
+        there = _there(spellings)
         if there is not None or plainly:
             found[there or spellings[-1]] = None
     return tuple(found)
+
+
+def not_there(text: str) -> list[str]:
+    """A line for each bare word of a text that looks like a file and names none."""
+    bare = (spellings for spellings, plainly in _words(text) if not plainly)
+    missing = (one[-1] for one in bare if _LIKE_A_FILE.search(one[-1]) and _there(one) is None)
+    return [f"@{one_line(name)}: no such file, it is sent as typed" for name in dict.fromkeys(missing)]
+
+
+def _there(spellings: list[str]) -> str | None:
+    """The first that names a file."""
+    return next((name for name in spellings if os.path.lexists(os.path.expanduser(name))), None)
 
 
 def read_mentioned(text: str, n_ctx: int) -> list[tuple[str, str]]:
@@ -118,12 +132,12 @@ class Scales:
         self._lock = Lock()
 
     def lines(self, text: str) -> list[str]:
-        """A line for each mention, and one for all where there are several."""
+        """A line for each mention, one for all where there are several, and one for each word that names no file."""
         with self._lock:
             engine = self._engine()
             n_ctx = None if engine is None else engine[1]
             costs = [self._cost(name, engine) for name in mentioned(text)]
-        return [*(one.line(n_ctx) for one in costs), *_together(costs, n_ctx)]
+        return [*(one.line(n_ctx) for one in costs), *_together(costs, n_ctx), *not_there(text)]
 
     def _cost(self, name: str, engine: tuple[str, int] | None) -> Cost:
         try:

@@ -55,7 +55,7 @@ async def _stopped_and_gone_on(client: Client, stalled: threading.Event) -> None
         stalled.set()
         await rests(app, pilot)
         assert "the download is stopped, and what arrived is kept. F5 goes on from there." in said(app)
-        assert "no model: F5 loads it" in screen_text(app)
+        assert "no model: F5 loads it, F7 another" in screen_text(app)
         assert app.composer.text == "hello"  # it was not sent
         (partial,) = client.cache.glob("models--*/blobs/*.incomplete")
         assert partial.stat().st_size == HALF

@@ -10,7 +10,7 @@ import pytest
 from localspec.errors import EngineDied, UsageError
 from localspec.talk.attach import own_words, parted
 from localspec.talk.completion import completions
-from localspec.talk.mention import Scales, as_typed, mentioned
+from localspec.talk.mention import Scales, as_typed, mentioned, not_there
 from localspec.talk.turn import Turn
 from localspec.types import Notice
 from tests.cli.repl.support import chat, contents, engine, repl, typed
@@ -56,6 +56,31 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_mention_begins_a_word_and_names_what_is_there(text: str, names: list[str]) -> None:
     assert list(mentioned(text)) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("@nope.txt", ["nope.txt"]),
+        ("see @nope.txt, @nope.txt and (not) @src/c.", ["nope.txt", "src/c"]),
+        ("@a.py, @src/b.py and @src", []),
+        ("@anna, @anna. and @v1.5", []),
+        ('@./none.py and @"none.py"', []),  # plainly files: refused as such
+        ("`@nope.txt`", []),
+        ("@no\x1bpe.txt", ["no�pe.txt"]),
+    ],
+)
+def test_what_looks_like_a_file_and_is_none_is_said(text: str, names: list[str]) -> None:
+    lines = [f"@{name}: no such file, it is sent as typed" for name in names]
+    assert not_there(text) == lines
+    assert Scales(len, lambda: None).lines(text)[len(mentioned(text)) :] == lines
+
+
+def test_a_file_that_is_not_there_is_said_when_it_is_sent() -> None:
+    one = chat()
+    told = [event.text for event in one.ask("see @nope.txt", typed="see @nope.txt") if isinstance(event, Notice)]
+    assert told == ["@nope.txt: no such file, it is sent as typed"]
+    assert contents(one)[0] == "see @nope.txt"
 
 
 def test_home_is_written_with_a_tilde(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,9 +93,12 @@ async def edit(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def new(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await ask(app, pilot, "a")
+    await ask(app, pilot, "/params")
+    assert "draft model" in said(app)
     await pilot.press("ctrl+n")
     await rests(app, pilot)
     assert turns(app) == []
+    assert said(app) == "a new conversation"
 
 
 async def reload(app: LocalspecApp, pilot: Pilot[None]) -> None:
@@ -243,6 +246,17 @@ async def leave(app: LocalspecApp, pilot: Pilot[None]) -> None:
     assert app.return_code == 0
 
 
+async def delete_or_leave(app: LocalspecApp, pilot: Pilot[None]) -> None:
+    app.composer.write("ab")
+    await pilot.press("home", "ctrl+d")
+    assert app.composer.text == "b"
+    await pilot.press("ctrl+d")
+    assert app.composer.text == ""
+    assert app.return_code is None
+    await pilot.press("ctrl+d")
+    assert app.return_code == 0
+
+
 SCENARIOS: dict[str, Scenario] = {
     "send": send,
     "newline": newline,
@@ -271,6 +285,7 @@ SCENARIOS: dict[str, Scenario] = {
     "palette": palette,
     "help": help_,
     "leave": leave,
+    "delete-or-leave": delete_or_leave,
 }
 
 

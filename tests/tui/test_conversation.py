@@ -190,7 +190,13 @@ async def test_commands_change_what_is_shown(tmp_path: Path) -> None:
         await ask(app, pilot, "/undo")
         assert turns(app) == [("first", TEXT)]
         await ask(app, pilot, "/clear")
-        assert turns(app) == []
+        assert turns(app) == [("first", TEXT)]  # saved nowhere: it stays to be read
+        assert app.conductor.chat.conversation.turns == ()
+        await ask(app, pilot, "/clear")
+        await ask(app, pilot, "third")
+        assert turns(app) == [("first", TEXT), ("third", TEXT)]
+        await ask(app, pilot, "/undo")
+        assert turns(app) == [("first", TEXT)]
         await ask(app, pilot, f"/load {path}")
         assert turns(app) == [("first", TEXT), ("second", TEXT)]
         await ask(app, pilot, "/copy")
@@ -212,7 +218,7 @@ async def test_a_model_that_does_not_load_leaves_a_screen_that_works() -> None:
     async with running(opener=opener) as (app, pilot):
         await rests(app, pilot)
         assert "error: fake.gguf is damaged. Download it again." in said(app)
-        assert "no model: F5 loads it" in screen_text(app)
+        assert "no model: F5 loads it, F7 another" in screen_text(app)
         await pilot.press("f5")
         await rests(app, pilot)
         await ask(app, pilot, "hello")
@@ -242,7 +248,7 @@ async def test_an_engine_that_dies_is_replaced_by_a_key(monkeypatch: pytest.Monk
         assert turns(app) == [("first", TEXT)]
         assert "killed by SIGILL" in said(app)
         assert app.composer.text == "second"
-        assert "no model: F5 loads it" in screen_text(app)
+        assert "no model: F5 loads it, F7 another" in screen_text(app)
         await pilot.press("f5")
         await rests(app, pilot)
         await pilot.press("enter")

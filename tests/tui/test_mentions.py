@@ -81,6 +81,15 @@ async def test_the_cost_is_counted_before_anything_is_sent() -> None:
 
 
 @on_screen
+async def test_a_file_that_is_not_there_is_said_while_it_is_typed() -> None:
+    async with running(says("yes")) as (app, pilot):
+        app.composer.write("see @nope.txt")
+        await until(pilot, lambda: "@nope.txt: no such file, it is sent as typed" in screen_text(app))
+        app.composer.write("see @anna")
+        await until(pilot, lambda: not app.query_one(Costs).display)
+
+
+@on_screen
 async def test_the_file_is_named_and_not_shown_and_the_whole_is_kept(tmp_path: Path) -> None:
     with closing(Store(tmp_path / "sessions.db")) as store:
         async with running(says("yes"), store=store) as (app, pilot):

@@ -148,7 +148,7 @@ def test_what_was_not_measured_is_not_available() -> None:
         "ready · n/a tok/s · context -------- 5/1000 · accepted n/a · length n/a"
         " · target.gguf · guesses from ngram-simple"
     )
-    assert Status().line(80) == "no model: F5 loads it"
+    assert Status().line(80) == "no model: F5 loads it, F7 another"
     assert Status(doing="loading a.gguf …", share=0.25).line(80) == "loading a.gguf … 25 %"
 
 

@@ -475,14 +475,16 @@ def test_spec_settings_have_short_names(capsys: Said) -> None:
 
 def test_spec_type_loads_what_is_not_there(capsys: Said) -> None:
     one = chat()
-    take(one, capsys, "/spec type ngram-simple")
+    assert "getting ready" not in take(one, capsys, "/spec type ngram-simple")
     assert one.request(()).spec.types == ("ngram-simple",)
     assert loads(one).loads == []
-    loads(one).fails = UsageError("--spec-type draft-simple needs a draft model")
-    assert "needs a draft model" in take(one, capsys, "/spec type draft-simple")
+    refused = take(one, capsys, "/spec type draft-simple")
+    assert "draft-simple needs a draft model. /draft FILE loads one; so does F8" in refused
     assert one.types == ("ngram-simple",)
     loads(one).fails = UsageError("none stands alone")
-    assert "none stands alone" in take(one, capsys, "/spec type ngram-simple,none")
+    refused = take(one, capsys, "/spec type ngram-simple,none")
+    assert "getting ready: other drafters" in refused
+    assert "none stands alone" in refused
     assert one.request(()).spec.mode != "off"
     take(one, capsys, "/spec type none")
     assert one.request(()).spec.mode == "off"
