@@ -265,6 +265,7 @@ async def still(app: LocalspecApp, pilot: Pilot[None]) -> None:
         widget.cursor_blink = False
     await until(pilot, lambda: not app.conductor.mailbox and not app._showing and app._drawing is None)
     app.clear_notifications()
+    app.status_line.show(app.status_line.status)  # it may have numbers that wait to be drawn
     await pilot.pause()
     await pilot.pause()
 

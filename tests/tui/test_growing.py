@@ -276,6 +276,8 @@ async def test_past_answers_become_widgets_where_somebody_looks_and_the_view_sta
         await until(pilot, lambda: bool(sections[-1].blocks) and app.transcript.query(Turn).first().rests)
         assert not any(section.blocks for section in sections[:6])
         await pilot.press("pageup", "pageup")
+        view = app.transcript
+        await until(pilot, lambda: view.scroll_y == view.scroll_target_y < view.max_scroll_y)
         first = _first_number(screen_text(app))
         await until(pilot, lambda: all(section.blocks for section in sections[first : first + 2]))
         await pilot.pause()
