@@ -73,7 +73,7 @@ ACTS = (
     Act("The screen is there before the model", until=("Ask something",)),
     Act("The model is loaded", until=(RESTS,)),
     says("A question", "Name three rivers in Europe."),
-    says("A long answer comes", "List 200 animals, one a line.", (ANSWERS, "speed-up")),
+    says("A long answer comes", "List 200 animals, one a line.", (ANSWERS, r"length \d")),
     says("Another message waits its turn", "And 200 plants.", ("waits: And 200 plants",)),
     Act("Escape stops the answer, and gives back what waited", keys=("Escape",), until=("stopped", RESTS)),
     Act(before=("C-u",), until=("Write a message",)),
