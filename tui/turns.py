@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -62,13 +62,8 @@ class Foot(Quiet):
     """How an answer went, in parts; only one that is wider than the screen is broken, between its words."""
 
     def __init__(self, parts: Sequence[str]) -> None:
-        super().__init__("", kind="footer")
-        self.tell(parts)
-
-    def tell(self, parts: Sequence[str]) -> None:
-        """Other parts in place of these."""
+        super().__init__(" · ".join(parts), kind="footer")
         self._parts = tuple(map(harmless, parts))
-        self.say(" · ".join(parts))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
@@ -78,6 +73,9 @@ class Foot(Quiet):
 
     def _lines(self, width: int) -> list[str]:
         return [part for line in flow("", self._parts, width) for part in wrap(line, max(width, 1)) or [line]]
+
+
+Line = TypeVar("Line", bound=Quiet)
 
 
 class Question(Static):
@@ -335,14 +333,7 @@ class Turn(Resting):
 
     async def tell_step(self, text: str) -> None:
         """The newest verify step, while steps wait for a key; "" takes it away."""
-        if self._step is not None and text:
-            self._step.say(text)
-        elif text:
-            self._step = Quiet(text, kind="step")
-            await self.mount(self._step)
-        elif self._step is not None:
-            await self._step.remove()
-            self._step = None
+        self._step = await self._instead(self._step, Quiet(text, kind="step") if text else None)
 
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
@@ -363,16 +354,17 @@ class Turn(Resting):
         return (*((self._version,) if self._version else ()), *self.footer)
 
     async def _show_foot(self) -> None:
-        parts, foot = self._footing, self._foot
+        parts = self._footing
         self.wake()  # its height may be another
-        if parts and foot is not None:
-            foot.tell(parts)
-        elif parts:
-            self._foot = Foot(parts)
-            await self.mount(self._foot)
-        elif foot is not None:
-            self._foot = None
-            await foot.remove()
+        self._foot = await self._instead(self._foot, Foot(parts) if parts else None)
+
+    async def _instead(self, old: Line | None, new: Line | None) -> Line | None:
+        """A line below all else in place of another; either may be none."""
+        if old is not None:
+            await old.remove()
+        if new is not None:
+            await self.mount(new)
+        return new
 
     def parts(self) -> Iterator[Resting]:
         """Parts of the answer that may rest while others of it are seen."""
