@@ -15,11 +15,12 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import DRAFT_MODEL, FROM_FILE, HEADS
+from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, HEADS, MTP
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
-from localspec.hub.header import architecture
+from localspec.hub.header import architecture, read_header
+from localspec.hub.shelf import parts
 from localspec.types import EngineInfo, ModelLoad
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ __all__ = [
 #: Called with what is being loaded and the share that is done, 0…1; returning False gives up.
 Progress = Callable[[str, float], bool]
 
-SPEC_TYPES = ("none", *FROM_FILE, *MAKERS)
+SPEC_TYPES = ("none", *FROM_FILE, MTP, *MAKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ class _Loader:
         self._loads: list[ModelLoad] = []
 
     def load(self) -> Engine:
-        from localspec.backends.llamacpp import LlamaTarget, Native, extra_buffers_are_safe
+        from localspec.backends.llamacpp import LlamaTarget, Native, check_predictors, extra_buffers_are_safe
         from localspec.engine import Engine
 
         options = self._options
@@ -175,6 +176,8 @@ class _Loader:
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
+        if MTP in (options.spec_types or ()):
+            check_predictors([read_header(part) for part in parts(options.target.path)])
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(native, options.target, "target")
             undo.callback(model.free)
@@ -258,6 +261,7 @@ class _Loader:
         own["repack"] = model.repack and self._extra_buffers
         return LlamaOptions(
             **own,
+            predictors=model is options.target and MTP in (options.spec_types or ()),
             n_ctx=options.n_ctx,
             n_batch=options.n_batch,
             n_ubatch=options.n_ubatch,
@@ -282,6 +286,8 @@ class _Loader:
         for name in self._options.spec_types or ():
             if name in FROM_FILE:
                 drafters.append(self._draft_model(native, target))
+            elif name == MTP:
+                drafters.append(self._predictors(target))
             else:
                 drafters += MAKERS[name](sources)
         return drafters
@@ -332,7 +338,7 @@ class _Loader:
         return TranslatedModel(draft, pairing)
 
     def _head(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import LlamaHead
+        from localspec.backends.llamacpp import EagleHead
         from localspec.drafters.head import HeadModel
         from localspec.vocab import pair
 
@@ -342,11 +348,24 @@ class _Loader:
                 f"{model.path.name} has another vocabulary than the target: a head guesses in its target's own",
                 hint="Use the head that was trained for this target, or leave -md out.",
             )
-        head = LlamaHead(model, context, target)
+        head = EagleHead(model, context, target)
         layers = ("layers", ",".join(map(str, head.layers)))
         loaded = head.describe("draft")
         self._loads.append(replace(loaded, settings=(*loaded.settings, layers)))
-        return HeadModel(head, pairing)
+        return HeadModel(head, pairing, EAGLE3)
+
+    def _predictors(self, target: LlamaTarget) -> Drafter:
+        from localspec.backends.llamacpp import as_one, predictors
+        from localspec.drafters.head import HeadModel
+        from localspec.vocab import pair
+
+        options = replace(self._context(self._options.target), n_ctx=target.caps.n_ctx)
+        pairing = pair(target.vocab, target.vocab)
+        assert pairing is not None, "a vocabulary is its own"
+        heads = predictors(target, options)
+        loaded = heads[0].describe("predictors")
+        self._loads.append(replace(loaded, settings=(*loaded.settings, ("predictors", str(len(heads))))))
+        return HeadModel(as_one(heads, options), pairing, MTP)
 
     def _template(self, model: LlamaModel) -> ChatTemplate | None:
         from localspec.chat import ChatTemplate

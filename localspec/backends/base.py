@@ -19,7 +19,8 @@ from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
 
 Row = NDArray[np.float32]
-#: A layer's place for the output of the final norm, and for what a head carries on from token to token.
+#: A layer's place for the output of the final norm, and for what a head carries on from token to token, the first time
+#: from the target.
 NORMED, CARRIED = -1, -2
 
 
@@ -90,8 +91,8 @@ class Rows(Protocol):
     @property
     def features(self) -> Mapping[int, NDArray[np.float32]]:
         """Layer → ``[nodes computed now, width]``, in the order of the nodes. Layer l is the *input* of layer l,
-        `NORMED` the output of the final norm, `CARRIED` of a head what its next pass reads, where the
-        pass was asked for any logits."""
+        `NORMED` the output of the final norm, `CARRIED` what a head reads next: of the target, what its own layers for
+        multi-token prediction read, of a head, what its next pass reads, where the pass was asked for any logits."""
         ...
 
 
@@ -171,6 +172,11 @@ class Head(Target, Protocol):
     @property
     def layers(self) -> tuple[int, ...]:
         """Layers of the target whose features it reads."""
+        ...
+
+    @property
+    def deepest(self) -> int | None:
+        """How many tokens it can guess one after the other; ``None``: any number."""
         ...
 
     def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -1,10 +1,10 @@
-"""Drafters that come in a file of their own (``-md``), by their ``--spec-type``."""
+"""Drafters that come in a file of their own (``-md``) or in the target's, by their ``--spec-type``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-DRAFT_MODEL, EAGLE3 = "draft-simple", "draft-eagle3"
+DRAFT_MODEL, EAGLE3, MTP = "draft-simple", "draft-eagle3", "draft-mtp"
 #: What a head's file calls its architecture → its type. Any other file is a draft model.
 HEADS: Mapping[str, str] = {"eagle3": EAGLE3}
 FROM_FILE = (DRAFT_MODEL, *HEADS.values())

@@ -1,4 +1,5 @@
-"""``draft-eagle3``: a head reads the target's hidden states and guesses from them (EAGLE-3, arXiv 2503.01840).
+"""``draft-eagle3``, ``draft-mtp``: a head reads the target's hidden states and guesses from them, one in a file of its own
+(EAGLE-3, arXiv 2503.01840) or layers that come with the target (multi-token prediction, arXiv 2412.19437).
 
 The tree grows as a draft model's does (`draft_model`), with one thing more: beside each token the head reads the state
 behind the token before it. In the text these come from the target's passes, for guesses from the head's own. When
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 from localspec.backends.base import CARRIED, Head, Rows, Work
 from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
-from localspec.drafters.files import EAGLE3
 from localspec.drafters.growth import Growth
 from localspec.drafters.translation import Translation
 from localspec.spec.tree import TokenTree
@@ -33,10 +33,9 @@ class HeadModel(DraftModel):
     """A `Head` that guesses for its target. It takes the target's states in as they come, encoded, and reads them at
     the first guess."""
 
-    name = EAGLE3
-
-    def __init__(self, head: Head, pairing: Pairing) -> None:
+    def __init__(self, head: Head, pairing: Pairing, name: str) -> None:
         super().__init__(head, pairing)
+        self.name = name
         self._head = head
         self.needs = head.layers
         self._unread: dict[int, list[States]] = {}  # states of the text from the end of the cache on
@@ -91,6 +90,10 @@ class HeadModel(DraftModel):
 
     def _text(self, ask: Ask) -> Sequence[int]:
         return ask.tokens[1:] if self._known(ask.seq) == len(ask.tokens) - 1 else ()
+
+    def _depth(self, ask: Ask, length: int) -> int:
+        depth = super()._depth(ask, length)
+        return depth if self._head.deepest is None else min(depth, self._head.deepest)
 
     def _read_text(self, ask: Ask, chunk: Sequence[int]) -> None:
         lane, states = self._lanes[ask.seq], self._states(ask.seq)[: len(chunk)]

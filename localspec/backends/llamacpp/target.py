@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import Row, Rows, TargetCaps, Work
+from localspec.backends.base import CARRIED, Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
 from localspec.backends.llamacpp.context import LlamaContext
@@ -73,7 +73,7 @@ class LlamaTarget:
             max_leaves=n_ids,
             trees=self._shares,
             rollback=0 if model.is_recurrent else None,
-            feature_layers=frozenset(range(model.n_layer)) if model.gives_layers else frozenset(),
+            feature_layers=frozenset(_layers(model)),
         )
         self._layers: set[int] = set()  # whose inputs are kept
         self._batch = self._make_batch(n_ids)
@@ -188,7 +188,11 @@ class LlamaTarget:
 
     def _keep_layers(self, layers: Set[int]) -> None:
         for layer in layers - self._layers:
-            self._model.native.hooks.give_layer(self._ctx, layer)
+            hooks = self._model.native.hooks
+            if layer == CARRIED:
+                hooks.give_states(self._ctx, every_row=True)
+            else:
+                hooks.give_layer(self._ctx, layer)
             self._layers.add(layer)
 
     def fill_up_to(self, multiple: int) -> None:
@@ -284,8 +288,10 @@ class LlamaTarget:
 
     def layer(self, layer: int, rows: Sequence[int]) -> Features:
         """What a layer read for ``rows`` of the last pass: ``[len(rows), n_embd]``, a view where they lie in a row."""
-        states = self._model.native.hooks.layer(self._ctx, layer, self._batch.rows, self._model.n_embd)
-        return picked(states, rows)
+        hooks, rows_there, width = self._model.native.hooks, self._batch.rows, self._model.n_embd
+        if layer == CARRIED:
+            return picked(hooks.states(self._ctx, rows_there, width), rows)
+        return picked(hooks.layer(self._ctx, layer, rows_there, width), rows)
 
     def cells(self, seq: int) -> int:
         """Bytes of state the cache holds for a sequence: linear in its cells, for checks in tests."""
@@ -295,7 +301,10 @@ class LlamaTarget:
         if self._ctx:
             self._lib.llama_free(self._ctx)
             self._ctx = None
-            self._model.free()
+            self._free_model()
+
+    def _free_model(self) -> None:
+        self._model.free()
 
 
 class LlamaRows:
@@ -323,6 +332,14 @@ class LlamaRows:
     def features(self) -> Mapping[int, Features]:
         rows = [self._rows[node] for node in sorted(self._rows)]
         return {layer: self._target.layer(layer, rows) for layer in self._layers}
+
+
+def _layers(model: LlamaModel) -> Iterator[int]:
+    """Those that hidden states can be asked of."""
+    if model.gives_layers:
+        yield from range(model.n_layer)
+    if model.predictors:
+        yield CARRIED
 
 
 def picked(states: Features, rows: Sequence[int]) -> Features:
