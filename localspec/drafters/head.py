@@ -66,11 +66,13 @@ class HeadModel(DraftModel):
         self._take_in(seq, start, {layer: states[kept] for layer, states in rows.features.items()})
 
     def _take_in(self, seq: int, start: int, features: Features) -> None:
-        """The target has given its hidden states of the text from position ``start`` on."""
-        if self._known(seq) > start:
-            self.truncate(seq, start)
-        if self._known(seq) == start:  # what follows a gap can be read only when the gap is filled
-            self._unread[seq].append(self._head.encode(self._lanes[seq], features))
+        """The target has given its hidden states of the text from position ``start`` on. What is known is skipped:
+        another reader may have missed it."""
+        skipped = self._known(seq) - start
+        new = {layer: states[skipped:] for layer, states in features.items()}
+        # What follows a gap can be read only when the gap is filled.
+        if skipped >= 0 and all(map(len, new.values())):
+            self._unread[seq].append(self._head.encode(self._lanes[seq], new))
 
     def _known(self, seq: int) -> int:
         """Tokens of the text whose states are here, or were read."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from localspec.backends.base import Row, Work
+from localspec.backends.base import Row, Target, Work
+from localspec.backends.chained import ChainedHead
 from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine import Engine
@@ -129,10 +130,15 @@ def check(engine: Engine) -> None:
     check_cells(target)
     for drafter in engine._panel._drafters:
         if isinstance(drafter, DraftModel):
-            draft = drafter._model
-            assert isinstance(draft, LlamaTarget)
-            if not drafter._growing:
-                check_cells(draft)
+            for draft in single(drafter._model):
+                if not drafter._growing:
+                    check_cells(draft)
+
+
+def single(model: Target) -> list[LlamaTarget]:
+    """The contexts behind a draft model or a head."""
+    parts = model._heads if isinstance(model, ChainedHead) else [model]
+    return [part for part in parts if isinstance(part, LlamaTarget)]
 
 
 def check_cells(target: LlamaTarget) -> None:

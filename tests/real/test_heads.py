@@ -299,6 +299,7 @@ def test_turns_and_neighbours(folder: Path) -> None:
             replace(begun, tokens=TEXT[:8], spec=CHAIN),
         ]
         later = [*together(one, wishes[:2]), answer(one, wishes[2])]
+        assert all(outcome.stats.draft_n > 40 for outcome in later)
     with engine(folder) as fresh:
         assert [one.ids for one in later] == [answer(fresh, replace(wish, spec=PLAIN)).ids for wish in wishes]
 

@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.base import CARRIED, Head, Work
-from localspec.backends.chained import ChainedHead
 from localspec.backends.llamacpp import LlamaTarget, MtpHead, as_one, predictors
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -27,7 +26,7 @@ from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import GenerationRequest, SamplingParams
 from localspec.vocab import pair
-from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, check_cells, exact_options, opened, together
+from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, check_cells, exact_options, opened, single, together
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 from tests.support.gguf_mtp import TinyMtp
 
@@ -55,8 +54,7 @@ class Pair:
 
     @property
     def single(self) -> list[MtpHead]:
-        heads = self.head._heads if isinstance(self.head, ChainedHead) else [self.head]
-        return [head for head in heads if isinstance(head, MtpHead)]
+        return [head for head in single(self.head) if isinstance(head, MtpHead)]
 
     def states(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """The target's of ``tokens``, read into a sequence of their own."""
