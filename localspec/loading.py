@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, HEADS, MTP
+from localspec.drafters.files import CHAINING, DFLASH, DRAFT_MODEL, DSPARK, EAGLE3, FROM_FILE, HEADS, MTP
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
@@ -111,9 +112,11 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
 
 
 def draft_type(path: Path) -> str:
-    """The drafter that a draft file is: by the architecture it names, if it can be read at all."""
+    """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all."""
     try:
-        return HEADS.get(architecture(path) or "", DRAFT_MODEL)
+        found = HEADS.get(architecture(path) or "", DRAFT_MODEL)
+        chains = found == DFLASH and any(tensor.name == CHAINING for tensor in read_header(path).tensors)
+        return DSPARK if chains else found
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
 
@@ -300,7 +303,8 @@ class _Loader:
                 model = self._model(native, options, "draft")
                 undo.callback(model.free)
                 context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
-                make = self._head if model.architecture in HEADS else self._small_model
+                kind = draft_type(options.path)
+                make = self._small_model if kind == DRAFT_MODEL else partial(self._head, kind)
                 drafter = make(model, context, target)
                 undo.pop_all()
         except (PairingError, Cancelled):
@@ -337,8 +341,9 @@ class _Loader:
         self._warn(f"{name} has another vocabulary than the target: its guesses are translated")
         return TranslatedModel(draft, pairing)
 
-    def _head(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import EagleHead
+    def _head(self, kind: str, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
+        from localspec.backends.llamacpp import EagleHead, LlamaBlock
+        from localspec.drafters.block import BlockModel
         from localspec.drafters.head import HeadModel
         from localspec.vocab import pair
 
@@ -348,11 +353,11 @@ class _Loader:
                 f"{model.path.name} has another vocabulary than the target: a head guesses in its target's own",
                 hint="Use the head that was trained for this target, or leave -md out.",
             )
-        head = EagleHead(model, context, target)
+        head = EagleHead(model, context, target) if kind == EAGLE3 else LlamaBlock(model, context, target)
         layers = ("layers", ",".join(map(str, head.layers)))
         loaded = head.describe("draft")
         self._loads.append(replace(loaded, settings=(*loaded.settings, layers)))
-        return HeadModel(head, pairing, EAGLE3)
+        return HeadModel(head, pairing, kind) if isinstance(head, EagleHead) else BlockModel(head, pairing, kind)
 
     def _predictors(self, target: LlamaTarget) -> Drafter:
         from localspec.backends.llamacpp import as_one, predictors

@@ -183,3 +183,38 @@ class Head(Target, Protocol):
         """States ``[n, width]`` of n tokens from the target's ``features`` of them, ``[n, target's width]`` a layer.
         The sequence has no uncommitted tree."""
         ...
+
+
+class BlockDrafter(Target, Protocol):
+    """A small model that guesses several tokens in one pass, from the states of a target behind the text.
+
+    Its cache holds one cell a token of the text, which ``take_in`` makes of the target's features. A pass is over blocks
+    of one length: chains of the pending token and ``mask`` behind it. Row ``first_row`` guesses the token after the
+    pending one, each later row one more.
+    """
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers of the target whose features it reads."""
+        ...
+
+    @property
+    def guesses(self) -> int:
+        """Tokens that a block guesses at most."""
+        ...
+
+    @property
+    def first_row(self) -> int: ...
+
+    @property
+    def mask(self) -> int: ...
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether each row has, as `CARRIED`, the chance that its guess holds if those before did, in all columns."""
+        ...
+
+    def take_in(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> None:
+        """Text goes on by n tokens, of which the target has ``features``, ``[n, target's width]`` a layer. The sequence
+        has no uncommitted tree. Raises as ``forward``."""
+        ...

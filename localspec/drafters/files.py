@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 DRAFT_MODEL, EAGLE3, MTP = "draft-simple", "draft-eagle3", "draft-mtp"
+DFLASH, DSPARK = "draft-dflash", "draft-dspark"
 #: What a head's file calls its architecture → its type. Any other file is a draft model.
-HEADS: Mapping[str, str] = {"eagle3": EAGLE3}
-FROM_FILE = (DRAFT_MODEL, *HEADS.values())
+HEADS: Mapping[str, str] = {"eagle3": EAGLE3, "dflash": DFLASH}
+#: A block drafter with this tensor is a `DSPARK`: each guess follows the one before.
+CHAINING = "markov_w1.weight"
+FROM_FILE = (DRAFT_MODEL, EAGLE3, DFLASH, DSPARK)

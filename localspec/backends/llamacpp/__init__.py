@@ -5,6 +5,7 @@ The high-level ``Llama`` class is not used: its ``draft_model`` hook is linear a
 
 from __future__ import annotations
 
+from localspec.backends.llamacpp.block import LlamaBlock
 from localspec.backends.llamacpp.head import EagleHead, LlamaHead
 from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.mtp import MtpHead, as_one, check_predictors, predictors
@@ -16,6 +17,7 @@ from localspec.backends.llamacpp.target import LlamaTarget
 __all__ = [
     "EagleHead",
     "InterruptFlag",
+    "LlamaBlock",
     "LlamaHead",
     "LlamaModel",
     "LlamaOptions",
