@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
+from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import CHAINING, DFLASH, DRAFT_MODEL, DSPARK, EAGLE3, FROM_FILE, HEADS, MTP
+from localspec.drafters.files import CHAINING, DFLASH, DRAFT_MODEL, DSPARK, EAGLE3, FIRST, FROM_FILE, HEADS, MTP
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
@@ -114,15 +114,22 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
 def draft_type(path: Path) -> str:
     """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all."""
     try:
-        found = HEADS.get(architecture(path) or "", DRAFT_MODEL)
-        chains = found == DFLASH and any(tensor.name == CHAINING for tensor in read_header(path).tensors)
-        return DSPARK if chains else found
+        found = HEADS.get(architecture(path) or "")
+        header = read_header(path) if found != EAGLE3 else None
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
+    if header is None:
+        return EAGLE3
+    tensors = {tensor.name for tensor in header.tensors}
+    if found == DFLASH:
+        return DSPARK if CHAINING in tensors else DFLASH
+    alone = header.number("{arch}.nextn_predict_layers") and FIRST not in tensors
+    return MTP if alone else DRAFT_MODEL
 
 
 def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | None) -> None:
-    asked = [name for name in types if name in FROM_FILE]
+    # Without a file for them, layers for multi-token prediction are the target's.
+    asked = [name for name in types if name in FROM_FILE or name == MTP == draft]
     given = ",".join(options.spec_types or ())
     if asked and options.draft is None:
         what = "a draft model" if asked[0] == DRAFT_MODEL else "a head"
@@ -169,6 +176,9 @@ class _Loader:
         self._progress = progress
         self._warnings: list[str] = []
         self._loads: list[ModelLoad] = []
+        self._kind = None if options.draft is None else draft_type(options.draft.path)
+        #: Whether layers for multi-token prediction are the target's own, not those of a file beside it.
+        self._carries = MTP in (options.spec_types or ()) and self._kind != MTP
 
     def load(self) -> Engine:
         from localspec.backends.llamacpp import LlamaTarget, Native, check_predictors, extra_buffers_are_safe
@@ -179,8 +189,9 @@ class _Loader:
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
-        if MTP in (options.spec_types or ()):
-            check_predictors([read_header(part) for part in parts(options.target.path)])
+        holder = options.target if self._carries else options.draft
+        if holder is not None and MTP in (options.spec_types or ()):
+            check_predictors([read_header(part) for part in parts(holder.path)])
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(native, options.target, "target")
             undo.callback(model.free)
@@ -264,7 +275,7 @@ class _Loader:
         own["repack"] = model.repack and self._extra_buffers
         return LlamaOptions(
             **own,
-            predictors=model is options.target and MTP in (options.spec_types or ()),
+            predictors=self._carries if model is options.target else self._kind == MTP,
             n_ctx=options.n_ctx,
             n_batch=options.n_batch,
             n_ubatch=options.n_ubatch,
@@ -287,25 +298,25 @@ class _Loader:
         drafters: list[Drafter] = []
         sources = Sources(self._options.by_text, target.vocab)
         for name in self._options.spec_types or ():
-            if name in FROM_FILE:
+            if name == MTP and self._carries:
+                context = replace(self._context(self._options.target), n_ctx=target.caps.n_ctx)
+                drafters.append(self._kept(make_drafter(MTP, target.model, context, target)))
+            elif name == self._kind:
                 drafters.append(self._draft_model(native, target))
-            elif name == MTP:
-                drafters.append(self._predictors(target))
             else:
                 drafters += MAKERS[name](sources)
         return drafters
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
-        options = self._options.draft
+        options, kind = self._options.draft, self._kind
         assert options is not None
+        assert kind is not None
         try:
             with ExitStack() as undo:
                 model = self._model(native, options, "draft")
                 undo.callback(model.free)
                 context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
-                kind = draft_type(options.path)
-                make = self._small_model if kind == DRAFT_MODEL else partial(self._head, kind)
-                drafter = make(model, context, target)
+                drafter = self._kept(make_drafter(kind, model, context, target))
                 undo.pop_all()
         except (PairingError, Cancelled):
             raise
@@ -317,60 +328,10 @@ class _Loader:
             )
         return drafter
 
-    def _small_model(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import LlamaTarget
-        from localspec.drafters.draft_model import DraftModel
-        from localspec.drafters.translated import TranslatedModel
-        from localspec.drafters.translation import Translation
-        from localspec.vocab import pair
-
-        name = model.path.name
-        if model.is_recurrent:
-            raise UsageError(
-                f"{name} has recurrent layers, which cannot take guesses back",
-                hint="Use a draft model with attention only.",
-            )
-        pairing = pair(target.vocab, model.vocab) or Translation(target.vocab, model.vocab, draft_name=name)
-        draft = LlamaTarget(model, context)
-        loaded = draft.describe("draft")
-        if not isinstance(pairing, Translation):
-            self._loads.append(loaded)
-            return DraftModel(draft, pairing)
-        translated = ("vocabulary", f"translated, {len(pairing)} tokens are the target's")
-        self._loads.append(replace(loaded, settings=(*loaded.settings, translated)))
-        self._warn(f"{name} has another vocabulary than the target: its guesses are translated")
-        return TranslatedModel(draft, pairing)
-
-    def _head(self, kind: str, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import EagleHead, LlamaBlock
-        from localspec.drafters.block import BlockModel
-        from localspec.drafters.head import HeadModel
-        from localspec.vocab import pair
-
-        pairing = pair(target.vocab, model.vocab)
-        if pairing is None:
-            raise PairingError(
-                f"{model.path.name} has another vocabulary than the target: a head guesses in its target's own",
-                hint="Use the head that was trained for this target, or leave -md out.",
-            )
-        head = EagleHead(model, context, target) if kind == EAGLE3 else LlamaBlock(model, context, target)
-        layers = ("layers", ",".join(map(str, head.layers)))
-        loaded = head.describe("draft")
-        self._loads.append(replace(loaded, settings=(*loaded.settings, layers)))
-        return HeadModel(head, pairing, kind) if isinstance(head, EagleHead) else BlockModel(head, pairing, kind)
-
-    def _predictors(self, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import as_one, predictors
-        from localspec.drafters.head import HeadModel
-        from localspec.vocab import pair
-
-        options = replace(self._context(self._options.target), n_ctx=target.caps.n_ctx)
-        pairing = pair(target.vocab, target.vocab)
-        assert pairing is not None, "a vocabulary is its own"
-        heads = predictors(target, options)
-        loaded = heads[0].describe("predictors")
-        self._loads.append(replace(loaded, settings=(*loaded.settings, ("predictors", str(len(heads))))))
-        return HeadModel(as_one(heads, options), pairing, MTP)
+    def _kept(self, made: Made) -> Drafter:
+        self._loads.append(made.load)
+        self._warnings += made.warnings
+        return made.drafter
 
     def _template(self, model: LlamaModel) -> ChatTemplate | None:
         from localspec.chat import ChatTemplate

@@ -188,9 +188,9 @@ class Head(Target, Protocol):
 class BlockDrafter(Target, Protocol):
     """A small model that guesses several tokens in one pass, from the states of a target behind the text.
 
-    Its cache holds one cell a token of the text, which ``take_in`` makes of the target's features. A pass is over blocks
-    of one length: chains of the pending token and ``mask`` behind it. Row ``first_row`` guesses the token after the
-    pending one, each later row one more.
+    Its cache holds one cell a token of the text, which ``take_in`` makes of the target's features. A pass is over
+    blocks of one length: chains of the pending token and ``mask`` behind it. Row ``first_row`` guesses the token after
+    the pending one, each later row one more.
     """
 
     @property

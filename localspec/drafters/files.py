@@ -10,4 +10,7 @@ DFLASH, DSPARK = "draft-dflash", "draft-dspark"
 HEADS: Mapping[str, str] = {"eagle3": EAGLE3, "dflash": DFLASH}
 #: A block drafter with this tensor is a `DSPARK`: each guess follows the one before.
 CHAINING = "markov_w1.weight"
+#: A model that has layers for multi-token prediction, and not this tensor, has no others: it is a `MTP`.
+FIRST = "blk.0.attn_norm.weight"
+#: Those that need a file of their own; a `MTP` may have one.
 FROM_FILE = (DRAFT_MODEL, EAGLE3, DFLASH, DSPARK)

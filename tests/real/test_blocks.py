@@ -1,4 +1,6 @@
-"""Block drafters in llama.cpp: what they compute and guess is what their weights say, and the text stays the target's."""
+"""Block drafters in llama.cpp: what they compute and guess is what their weights say, and the text stays the
+target's.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +82,7 @@ class Pair:
 
 
 @contextmanager
-def paired(folder: Path, name: str, **changes: int) -> Iterator[Pair]:
+def paired(folder: Path, name: str, **changes: Any) -> Iterator[Pair]:
     with opened(folder / "target.gguf", sequences=3) as target:
         options = replace(target._options, path=folder / f"{name}.gguf", **changes)
         block = LlamaBlock(LlamaModel(target.model.native, options), options, target)
@@ -239,7 +242,7 @@ def test_a_drafter_with_a_short_context_says_so(folder: Path) -> None:
 
 
 @contextmanager
-def engine(folder: Path, name: str, **changes: object) -> Iterator[Engine]:
+def engine(folder: Path, name: str, **changes: Any) -> Iterator[Engine]:
     options = exact_options(folder / "target.gguf", folder / f"{name}.gguf", spec_types=(TYPES[name],), **changes)
     with load(options) as engine:
         yield engine

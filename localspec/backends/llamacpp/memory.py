@@ -13,4 +13,6 @@ def cache_bytes(model: LlamaModel, options: LlamaOptions, layers: int | None = N
     many, not of all."""
     n_ctx = options.n_ctx or model.n_ctx_train
     shape = model.cache_shape
-    return (shape if layers is None else replace(shape, layers=layers)).size(n_ctx, options.cache_type_k, options.cache_type_v)
+    return (shape if layers is None else replace(shape, layers=layers)).size(
+        n_ctx, options.cache_type_k, options.cache_type_v
+    )
