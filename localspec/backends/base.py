@@ -19,9 +19,10 @@ from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
 
 Row = NDArray[np.float32]
-#: A layer's place for the output of the final norm, and for what a head carries on from token to token, the first time
-#: from the target.
-NORMED, CARRIED = -1, -2
+#: A layer's place for the output of the final norm.
+NORMED = -1
+#: And for what a head carries on from token to token, the first time from the target.
+CARRIED = -2
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ MODEL_OPTIONS = (
         ("-md", "--model-draft"),
         str,
         None,
-        "Draft model or EAGLE-3 head that guesses ahead for the target; named as for -m.",
+        "Draft model, head or block drafter that guesses ahead for the target; named as for -m.",
         MODEL,
         "FILE",
         aliases=("--spec-draft-model",),

@@ -21,8 +21,9 @@ SPEC_OPTIONS = (
         ("--spec-type",),
         str,
         None,
-        "Drafters (a comma list): none, draft-simple, draft-eagle3, suffix, ngram-simple, ngram-map-k, ngram-map-k4v,"
-        " ngram-mod, ngram-cache, lookahead; default suffix, with -md what its file is, too.",
+        "Drafters (a comma list): none, draft-simple, draft-eagle3, draft-dflash, draft-dspark (-md), draft-mtp (layers"
+        " of the target, or -md), suffix, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, lookahead;"
+        " default suffix, with -md what its file is, too.",
         SPEC,
         "LIST",
         env=("LLAMA_ARG_SPEC_TYPE",),
