@@ -16,7 +16,18 @@ from localspec.control import AutoController, Controller, CostCurve, ThreadTuner
 from localspec.control.measure import measure
 from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import CHAINING, DFLASH, DRAFT_MODEL, DSPARK, EAGLE3, FIRST, FROM_FILE, HEADS, MTP
+from localspec.drafters.files import (
+    CHAINING,
+    DFLASH,
+    DRAFT_MODEL,
+    DSPARK,
+    EAGLE3,
+    FIRST,
+    FROM_FILE,
+    HEADS,
+    MTP,
+    SHARING,
+)
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
@@ -105,19 +116,32 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
     draft = None if options.draft is None else draft_type(options.draft.path)
     if options.spec_types is None:
         return ("suffix",) if draft is None else ("suffix", draft)
-    _check_names(options.spec_types)
+    if options.draft is None:
+        check_types(options.spec_types, has_draft=False)
+    else:
+        _check_names(options.spec_types)
     types = tuple(dict.fromkeys(name for name in options.spec_types if name != "none"))
     _check_draft(options, types, draft)
     return types
 
 
 def draft_type(path: Path) -> str:
-    """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all."""
+    """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all.
+
+    Raises:
+        UsageError: one of a kind that is not driven here.
+    """
     try:
-        found = HEADS.get(architecture(path) or "")
+        named = architecture(path) or ""
+        found = HEADS.get(named)
         header = read_header(path) if found != EAGLE3 else None
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
+    if named in SHARING:
+        raise UsageError(
+            f"{path.name} guesses from its target's own cache (architecture {named}), which localspec does not drive",
+            hint="Use another draft model or head (-md), or n-grams (--spec-type).",
+        )
     if header is None:
         return EAGLE3
     tensors = {tensor.name for tensor in header.tensors}
@@ -127,13 +151,30 @@ def draft_type(path: Path) -> str:
     return MTP if alone else DRAFT_MODEL
 
 
+def check_types(types: tuple[str, ...] | None, *, has_draft: bool) -> None:
+    """What can be said of the drafters before a draft file is at hand.
+
+    Raises:
+        UsageError: as `spec_types`.
+    """
+    if types is None:
+        return
+    _check_names(types)
+    lacking = next((name for name in types if name in FROM_FILE), None)
+    if lacking is not None and not has_draft:
+        what = "a draft model" if lacking == DRAFT_MODEL else "a head"
+        raise UsageError(f"--spec-type {lacking} needs {what}", hint="Give one with -md.")
+    if has_draft and not {*FROM_FILE, MTP} & {*types}:
+        raise UsageError(
+            f"a draft model is given, but --spec-type {','.join(types)} does not use it",
+            hint="Add its type to --spec-type, or leave -md out.",
+        )
+
+
 def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | None) -> None:
     # Without a file for them, layers for multi-token prediction are the target's.
     asked = [name for name in types if name in FROM_FILE or name == MTP == draft]
     given = ",".join(options.spec_types or ())
-    if asked and options.draft is None:
-        what = "a draft model" if asked[0] == DRAFT_MODEL else "a head"
-        raise UsageError(f"--spec-type {asked[0]} needs {what}", hint="Give one with -md.")
     if options.draft is not None and asked != [draft]:
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
         raise UsageError(

@@ -340,3 +340,9 @@ def test_a_file_without_usable_layers_is_told_so(
     tmp_path: Path, tokenizer: TokenizerKeys, model: TinyModel | TinyMtp, words: str
 ) -> None:
     refused(model.write(tmp_path / "m.gguf", tokenizer), words)
+
+
+def test_one_that_shares_the_cache_is_refused(tmp_path: Path, tokenizer: TokenizerKeys) -> None:
+    model = TinyMtp(N_VOCAB, width=16, architecture="gemma4-assistant").write(tmp_path / "a.gguf", tokenizer)
+    with pytest.raises(UsageError, match="a.gguf guesses from its target's own cache"):
+        load(EngineOptions(ModelOptions(model), draft=ModelOptions(model)))
