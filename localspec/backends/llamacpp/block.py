@@ -1,5 +1,6 @@
 """Block drafters in GGUF files of their own, where one pass guesses several tokens: DFlash (arXiv 2602.06036), DFlash
-2, whose guesses are picked among a few candidates by the one before, and DSpark, where each shifts the next one's scores.
+2, whose guesses are picked among a few candidates by the one before, and DSpark, where each shifts the scores of the
+next.
 
 The cache holds keys and values that are made of the target's hidden states, one cell a token of the text. A block is
 the pending token and masks behind it, all of which see the text and each other. llama.cpp tells the two kinds of pass
