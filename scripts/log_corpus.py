@@ -1,6 +1,6 @@
 """Writes text that no chat model talks like: a service's log. ``python -m scripts.log_corpus FOLDER [-n LINES]``.
 
-``train.txt`` is for `localspec train --corpus`, ``prompts.jsonl`` (other lines, the first part of each as the prompt) for
+``train.txt`` is for `localspec train --corpus`, ``prompts.jsonl`` (other lines, the first of each as the prompt) for
 `localspec bench --prompts`: what a drafter guesses of a domain, before it has learnt from it and after.
 """
 
