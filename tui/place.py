@@ -25,7 +25,7 @@ class Place:
 
     def moved(self, scrolled: Widget) -> int:
         """Rows that it lies lower than it did; 0 if the part is not there any more."""
-        region = _within(self.part, scrolled)
+        region = within(self.part, scrolled)
         return (region.bottom if self.lower else region.y) - self.row if region else 0
 
 
@@ -38,13 +38,13 @@ def place_of(scrolled: Widget, *, grows: Widget | None) -> Place | None:
     top = round(scrolled.scroll_y)
     part = _first(scrolled, top)
     while isinstance(part, Turn | Answer | Chapter):
-        inner = _first(part, top - _within(part, scrolled).y)
+        inner = _first(part, top - within(part, scrolled).y)
         if inner is None:
             break
         part = inner
     if part is None:
         return None
-    region = _within(part, scrolled)
+    region = within(part, scrolled)
     hangs = region.y < top and region.bottom <= top + scrolled.size.height
     lower = hangs and grows not in part.ancestors_with_self
     return Place(part, lower, region.bottom if lower else region.y)
@@ -55,8 +55,9 @@ def _first(around: Widget, row: int) -> Widget | None:
     return next((one for one in around.children if one.virtual_region and one.virtual_region.bottom > row), None)
 
 
-def _within(part: Widget, scrolled: Widget) -> Region:
-    """Where it is of all that scrolls; empty if it is not shown."""
+def within(part: Widget, scrolled: Widget) -> Region:
+    """Where it is of all that scrolls, as the last layout has it, be it painted yet or not; empty if it is not
+    shown."""
     region = part.virtual_region
     if not region or not part.is_attached:
         return Region()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -15,7 +15,7 @@ from textual.widgets import Static
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
-from localspec.tui.place import Place, place_of
+from localspec.tui.place import Place, place_of, within
 from localspec.tui.resting import Resting, around, settle
 from localspec.tui.turns import Quiet, Turn
 from localspec.types import Notice
@@ -237,8 +237,9 @@ class Transcript(VerticalScroll):
         """What is far from here rests."""
         turns = (turn for turn in self._turns if turn is not self._current and turn.display)
         parts = (part for turn in self._turns if not turn.rests for part in turn.parts())
-        woken = settle(turns, self.region)
-        if settle(parts, self.region) or woken:
+        view = Region(0, round(self.scroll_y), *self.size)
+        woken = settle(((turn, within(turn, self)) for turn in turns), view)
+        if settle(((part, within(part, self)) for part in parts), view) or woken:
             self.call_after_refresh(self.settle)
 
     def watch_virtual_size(self) -> None:

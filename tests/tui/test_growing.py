@@ -291,9 +291,9 @@ async def test_past_answers_become_widgets_where_somebody_looks_and_the_view_sta
         view = app.transcript
         await until(pilot, lambda: view.scroll_y == view.scroll_target_y < view.max_scroll_y)
         first = _first_number(screen_text(app))
-        await until(pilot, lambda: all(section.blocks for section in sections[first : first + 2]))
+        await until(pilot, lambda: all(section.blocks for section in sections[first - 1 : first + 2]))
         await pilot.pause()
-        assert _first_number(screen_text(app)) == first
+        await until(pilot, lambda: _first_number(screen_text(app)) == first)  # a frame may come between
         await pilot.press("ctrl+f", *"n1n", "enter")
         await until(pilot, lambda: "closing n1n" in screen_text(app))
 
@@ -309,25 +309,25 @@ async def test_the_first_edge_in_view_stays_when_an_answer_that_begins_above_it_
             held.setattr(Section, "approached", lambda self: None)
             await _look_at(pilot, view, view.query(Turn)[5])
             await _look_at(pilot, view, section, out_of_sight)
+            await until(pilot, lambda: _row(screen_text(app), "question 6") >= 0)
             assert not any(one.blocks for one in sections[:8])
             before, height = _row(screen_text(app), "question 6"), section.outer_size.height
         view.settle()
-        await until(pilot, lambda: all(one.blocks for one in sections[4:7]))
-        await pilot.pause()
-        grown = section.outer_size.height - height
-        assert grown > 0  # else nothing is shown here
-        assert _row(screen_text(app), "question 6") == before + (0 if out_of_sight > 0 else grown)
+        built = sections[4:7]
+        await until(pilot, lambda: all(one.blocks and one.outer_size.height > height for one in built))
+        grown = 0 if out_of_sight > 0 else section.outer_size.height - height
+        await until(pilot, lambda: _row(screen_text(app), "question 6") == before + grown)
 
 
 async def _look_at(pilot: Pilot[None], view: Transcript, part: Widget, below: int = 0) -> None:
     """The view begins at a part, or so many rows below its start."""
+    await until(pilot, lambda: bool(part.region))  # its turn is awake
     view.scroll_relative(y=part.region.y + below - view.region.y, animate=False, immediate=True)
-    await pilot.pause()
-    await pilot.pause()
+    await until(pilot, lambda: part.region.y + below == view.region.y)
 
 
 def _row(shown: str, text: str) -> int:
-    return next(row for row, line in enumerate(shown.split("\n")) if text in line)
+    return next((row for row, line in enumerate(shown.split("\n")) if text in line), -1)
 
 
 def _first_number(shown: str) -> int:
