@@ -26,6 +26,7 @@ SPEC_OPTIONS = (
         " default suffix, with -md what its file is, too.",
         SPEC,
         "LIST",
+        former=("--speculative-algorithm",),
         env=("LLAMA_ARG_SPEC_TYPE",),
         separator=",",
     ),
@@ -109,5 +110,3 @@ SPEC_OPTIONS = (
         choices=("draw", "ratio"),
     ),
 )
-#: Names of other programs whose number counts the root of the tree.
-COUNTS_THE_ROOT = ("--speculative-num-draft-tokens",)
