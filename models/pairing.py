@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.drafters.files import DRAFT_MODEL, EAGLE3, HEADS
-from localspec.errors import ModelError
+from localspec.backends.predicting import check_predictors
+from localspec.drafters.files import DFLASH, DRAFT_MODEL, EAGLE3, MTP, type_of
+from localspec.errors import ModelError, UsageError
 from localspec.hub.header import Header, read_header
 from localspec.hub.names import quant_of
 from localspec.hub.ref import is_repo
@@ -18,7 +19,6 @@ from localspec.hub.shelf import Entry, located, parts
 from localspec.hub.vocabulary import Vocabulary
 from localspec.models.drafters import Drafter, known
 
-MTP, DFLASH = "draft-mtp", "draft-dflash"
 #: Types of checkpoints that llama.cpp's script makes GGUF files of.
 CONVERTED = (EAGLE3, MTP, DFLASH)
 #: A draft model that is not so many times smaller saves nothing.
@@ -108,7 +108,7 @@ def here(target: Target, entries: Iterable[Entry]) -> Iterator[Partner]:
     """Of the models on this machine those that can draft for the target, each once."""
     if target.header is None or target.path is None or target.vocabulary is None:
         return
-    if layers := target.header.number("{arch}.nextn_predict_layers"):
+    if layers := _own_layers(target.path):
         why = f"its own file has {layers} layer{'s' * (layers != 1)} that guess{'es' * (layers == 1)}"
         yield Partner(target.called, MTP, why, (), f"localspec chat {target.flags} --spec-type {MTP}", target.path)
     size = sum(part.stat().st_size for part in parts(target.path))
@@ -124,11 +124,24 @@ def here(target: Target, entries: Iterable[Entry]) -> Iterator[Partner]:
                 yield Partner(entry.name, *fit, (), command, entry.path)
 
 
+def _own_layers(path: Path) -> int:
+    """How many layers of a model guess, of those that can be run."""
+    headers = [read_header(part) for part in parts(path)]
+    try:
+        check_predictors(headers)
+    except UsageError:
+        return 0
+    return headers[0].number("{arch}.nextn_predict_layers") or 0
+
+
 def _fit(header: Header, times: float, target: Header, wanted: Vocabulary) -> tuple[str, str] | None:
     """A drafter's type, and why it fits; ``None`` if it does not. It is so many ``times`` smaller."""
     vocabulary = Vocabulary.of(header)
-    if (head := HEADS.get(header.architecture or "")) is not None:
-        width = header.number("{arch}.target_hidden_size")
+    if (head := type_of(header)) != DRAFT_MODEL:
+        # Heads but EAGLE's are as wide as their target.
+        width = header.number("{arch}.target_hidden_size" if head == EAGLE3 else "{arch}.embedding_length")
+        if head == MTP and header.architecture != target.architecture:
+            return None
         alike = vocabulary.count == 0 or vocabulary.same_as(wanted)
         if not alike or width is None or width != target.number("{arch}.embedding_length"):
             return None

@@ -19,6 +19,7 @@ from localspec.models.drafters import Drafter, known
 from localspec.models.pairing import here, made_for, published, target_called, words
 from tests.hub.conftest import Client
 from tests.hub.test_cli import run
+from tests.support.gguf_blocks import TinyBlock
 from tests.support.gguf_files import TokenizerKeys
 from tests.support.gguf_heads import TinyHead
 
@@ -46,6 +47,8 @@ def write(
         writer.add_tokenizer_pre(splits)
     if guessing_layers:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", guessing_layers)
+    for layer in range(2 - guessing_layers, 2):
+        writer.add_tensor(f"blk.{layer}.nextn.eh_proj.weight", np.ones((1, 1), np.float32))
     writer.add_tensor("blk.0.weight", np.ones((rows, 64), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -126,21 +129,42 @@ def test_smaller_models_of_the_same_vocabulary_and_heads_of_the_same_width(tmp_p
     head, other = tmp_path / "head.gguf", tmp_path / "other.gguf"
     TinyHead(10, 64, (0, 1, 1)).write(head, TokenizerKeys({}))
     TinyHead(10, 32, (0, 1, 1)).write(other, TokenizerKeys({}))
+    block, narrow = tmp_path / "block.gguf", tmp_path / "narrow.gguf"
+    TinyBlock(10, 64, (0, 1), rank=4).write(block, TokenizerKeys({}))
+    TinyBlock(10, 32, (0, 1)).write(narrow, TokenizerKeys({}))
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF")
-    all_of_them = entries(target, small, small, large, foreign, head, other, broken)
+    all_of_them = entries(target, small, small, large, foreign, head, other, block, narrow, broken)
     found = list(here(target_called(str(target)), all_of_them))
-    assert [(one.path, one.type) for one in found] == [(small, "draft-simple"), (head, "draft-eagle3")]
+    assert [(one.path, one.type) for one in found] == [
+        (small, "draft-simple"),
+        (head, "draft-eagle3"),
+        (block, "draft-dspark"),
+    ]
     assert "10 tokens" in found[0].why
     assert "width 64" in found[1].why
     assert found[0].command == f"localspec chat -m {target} -md {small}"
 
 
 def test_a_target_that_has_layers_that_guess(tmp_path: Path) -> None:
-    target = write(tmp_path / "target.gguf", guessing_layers=1)
+    target = write(tmp_path / "target.gguf", architecture="glm4moe", guessing_layers=1)
     (own,) = here(target_called(str(target)), entries(target))
     assert (own.type, own.why) == ("draft-mtp", "its own file has 1 layer that guesses")
     assert own.command == f"localspec chat -m {target} --spec-type draft-mtp"
+
+
+def test_layers_that_guess_beside_their_target(tmp_path: Path) -> None:
+    target = write(tmp_path / "target.gguf", architecture="glm4moe")
+    layers = write(tmp_path / "mtp.gguf", architecture="glm4moe", guessing_layers=1)
+    write(tmp_path / "other.gguf", architecture="mimo2", guessing_layers=1)
+    (found,) = here(target_called(str(target)), entries(layers, tmp_path / "other.gguf"))
+    assert (found.path, found.type) == (layers, "draft-mtp")
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen35"])
+def test_layers_that_cannot_be_run_are_none(tmp_path: Path, architecture: str) -> None:
+    target = write(tmp_path / "target.gguf", architecture=architecture, guessing_layers=1)
+    assert not list(here(target_called(str(target)), entries(target)))
 
 
 def test_no_file_drafts_for_a_target_that_is_not_here(client: Client, tmp_path: Path) -> None:
