@@ -29,6 +29,7 @@ HOOKED = frozenset(
         "qwen3moe",
     }
 )
+
 _CONTEXT = _MODEL = _FLOATS = ctypes.c_void_p
 #: Our name → llama.cpp's, what it takes, what it gives.
 _FUNCTIONS: dict[str, tuple[str, list[Any], Any]] = {
