@@ -125,7 +125,8 @@ class GenerationRequest:
     tree to every event. ``template_kwargs`` are more variables for the chat template: names and JSON values. If the
     last of ``messages`` is an assistant's, it is gone on with. ``draft_from`` are texts that the answer may repeat in
     part, such as the one it replaces: guesses are made from them (with ``suffix``, under the name ``earlier``), the
-    answer is the same, and they are forgotten when it is over.
+    answer is the same, and they are forgotten when it is over. ``steps``: it makes so many verify steps (0: it reads
+    its prompt) and then waits until its handle is granted more; ``None``: it never waits.
     """
 
     prompt: str | None = None
@@ -140,6 +141,7 @@ class GenerationRequest:
     trace: bool = False
     template_kwargs: tuple[tuple[str, object], ...] = ()
     draft_from: tuple[str, ...] = ()
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         given = [x for x in (self.prompt, self.tokens, self.messages) if x is not None]
@@ -149,6 +151,8 @@ class GenerationRequest:
             raise UsageError("a stop string is empty", hint="Leave it out or give it some text.")
         if self.logprobs is not None and self.logprobs < 0:
             raise UsageError(f"logprobs {self.logprobs} is negative", hint="Give 0 or more.")
+        if self.steps is not None and self.steps < 0:
+            raise UsageError(f"steps {self.steps} is negative", hint="Give 0 or more.")
         if self.spec.accept not in ("draw", "ratio"):
             raise UsageError(f"acceptance rule {self.spec.accept} is not known", hint="Use draw or ratio.")
 
@@ -312,8 +316,8 @@ class SpecStats:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Clock of one answer, in seconds. ``predicted_s`` runs from the first token to the last; ``first_n`` tokens came
-    in one step with the first."""
+    """Clock of one answer, in seconds; it stands still while the answer waits for steps to be granted. ``predicted_s``
+    runs from the first token to the last; ``first_n`` tokens came in one step with the first."""
 
     prompt_n: int
     cache_n: int
@@ -360,6 +364,15 @@ class Tokens:
     text: str
     tokens: tuple[TokenInfo, ...]
     step: StepStats | None
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """An answer whose verify steps are granted may make ``left`` more; at 0 it waits. Comes after every such step, so
+    that no reader, however slow, gets two of them as one; and when it begins to wait without having made one."""
+
+    request: int
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,4 +491,4 @@ class EngineInfo:
     exact: Exact | None = None
 
 
-Event = Started | Prefill | Tokens | Notice | Finished | Failed
+Event = Started | Prefill | Tokens | Paced | Notice | Finished | Failed

@@ -21,9 +21,17 @@ from localspec.tui import actions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCREEN = (
-    "`localspec chat --tui` draws on the whole terminal: it is there before the model is loaded, messages may be"
+    "At a terminal `localspec chat` draws on the whole screen, unless it is told not to (`--no-tui`, `--simple-io`, or"
+    " `tui = false` in the configuration file): it is there before the model is loaded, messages may be"
     " written while an answer comes, and wait their turn, and Markdown is laid out. Commands are the same. Where the"
     " program ends, the conversation is kept in a file, and a line says how to go on with it.\n\n"
+    "What is typed before the screen is there, while the program starts, is not lost: it stands in the editor when the"
+    " first frame does, and Enter typed there sends it, to be answered as soon as a model is loaded. In the first"
+    " fractions of a second nobody can tell a paste from lines that are typed: all of it is one message then, and only"
+    " an Enter at its end sends it.\n\n"
+    "A model that has to be downloaded first (`-hf`) is: the line at the bottom tells bytes, rate and the time that is"
+    " left, and messages may be written meanwhile. Escape stops the download within a moment, or where nothing arrives"
+    " any more when the connection times out; what arrived is kept, and F5 goes on from there.\n\n"
     "F2, F3 and F4 open a panel beside the conversation, and close it again; so does escape in a panel. F6 goes"
     " to it and back. On a screen of less than 90 columns the statistics stand above the conversation, the others"
     " in its place until a message is sent. What stands in a field of F2 counts from the next answer on. F4 marks"
@@ -31,7 +39,13 @@ SCREEN = (
     " found the token under the cursor, and what else might have stood there. F3 and F4 show trees and the model's"
     " probabilities of answers that began while one of them was open, and `/trace FILE.jsonl` writes them for"
     " other programs. F7 and F8 list models: those used lately first, then the demo, the cache, and what lies"
-    " beside the model in use; and of each whether it fits into memory and whether it can guess for this model."
+    " beside the model in use; and of each whether it fits into memory and whether it can guess for this model.\n\n"
+    "Step mode (alt+t, or `/step on`) shows speculation happen: an answer waits before every verify step, and the"
+    " status line says for which key. alt+n makes exactly one step. A line below the answer tells what was guessed in"
+    " it (✓ held, ✗ not drawn, → the target's own token); F3 draws the tree, F4 marks the tokens. alt+r goes on to the"
+    " end of the answer, escape stops it. It is the engine that waits, and it computes nothing meanwhile; text and"
+    " seed are as ever, and the waiting counts for no speed. Where the controller finds that guessing does not pay,"
+    " there is little to see: `/spec fixed` guesses in every step."
 )
 NOTE = "<!-- Made by scripts/gen_docs.py: do not edit. -->"
 

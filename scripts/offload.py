@@ -40,7 +40,7 @@ def combinations(model: Path, servers: tuple[str, ...]) -> dict[str, EngineOptio
     """Flags → options. Without mmap, so that the bytes of each device are exact; and without repacking, as the servers:
     it has other kernels, which round in another way."""
     one = ModelOptions(model, threads=1, mmap=False, repack=False)
-    base = EngineOptions(one, draft=one, n_ctx=512, n_batch=256, n_ubatch=256, rpc=servers)
+    base = EngineOptions(one, draft=one, n_ctx=512, n_batch=256, n_ubatch=256, rpc=servers, measure=False)
 
     def pair(target: ModelOptions, draft: ModelOptions) -> EngineOptions:
         return replace(base, target=target, draft=draft)

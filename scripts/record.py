@@ -206,7 +206,15 @@ def record(acts: Sequence[Act], cast: TextIO, folder: Path) -> list[Played]:
     copy = Cast(pipe, cast, COLUMNS, ROWS)
     # Its own history of messages; settings of this machine stay out.
     home = {name: str(folder) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
-    command = ["env", "-C", str(folder), *(f"{key}={value}" for key, value in home.items()), "localspec", "chat"]
+    command = [
+        "env",
+        "-C",
+        str(folder),
+        *(f"{key}={value}" for key, value in home.items()),
+        "localspec",
+        "chat",
+        "--no-tui",
+    ]
     played: list[Played] = []
     with Screen(command, COLUMNS, ROWS, "localspec chat", pipe) as screen:
         screen.until(READY, PATIENCE)

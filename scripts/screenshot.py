@@ -1,6 +1,6 @@
 r"""A picture of a terminal program: runs it in tmux, types, waits, and draws the screen as SVG.
 
-    python -m scripts.screenshot docs/chat.svg --until '\n>$' --type 'Hello' --until 'tok/s[^\n]*\n>$' -- localspec chat
+    python -m scripts.screenshot docs/chat.svg --until '\n ready' --type 'Hello' --until 'tok/s' -- localspec chat
 
 Steps are done in the order given. Needs tmux. The command line is drawn above its output, after a ``$``.
 """

@@ -71,6 +71,10 @@ class Screen:
         self._tmux("load-buffer", "-", text=text)
         self._tmux("paste-buffer", "-p", "-d")
 
+    def resize(self, columns: int, rows: int) -> None:
+        """As when a window is dragged."""
+        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
     def text(self) -> str:
         """What the screen shows, without colours and without blanks at the ends of lines."""
         return _stripped(self._tmux("capture-pane", "-p"))

@@ -121,7 +121,16 @@ def test_commands_use_flags_that_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
 def test_flags_in_the_text_exist(page: Path) -> None:
-    others = {"--dev", "--demo", "--run", "--venv", "--server", "--torch", "--fast"}  # of scripts
+    others = {
+        "--dev",
+        "--demo",
+        "--run",
+        "--venv",
+        "--server",
+        "--torch",
+        "--fast",
+        "--durations=30",
+    }  # of scripts and pytest
     named = {span.split()[0] for span in spans(page) if re.match(r"--?[a-zA-Z]+", span)}
     assert {flag for flag in named - ALL_FLAGS - others if not flag.startswith("-D")} == set()
 

@@ -71,7 +71,13 @@ ACTIONS: tuple[Action, ...] = (
         "composer",
     ),
     Action(
-        "complete", "tab", "Complete", "Completes commands, settings and file names.", WRITING, "complete", "composer"
+        "complete",
+        "tab",
+        "Complete",
+        "Completes commands, settings and names of files, also after @.",
+        WRITING,
+        "complete",
+        "composer",
     ),
     Action("editor", "ctrl+g", "Editor", "Opens the message in $VISUAL or $EDITOR.", WRITING, "editor"),
     Action("stop", "escape", "Stop", "Stops the answer; what was shown stays.", TALK, "stop", footer=True),
@@ -132,7 +138,7 @@ ACTIONS: tuple[Action, ...] = (
         "provenance",
         "f4",
         "Tokens",
-        "The last answer token by token: who guessed it, and what else might have stood there.",
+        "The last answer token by token: who guessed each, what was rejected, and what else might have stood there.",
         PANELS,
         "provenance",
     ),
@@ -149,6 +155,23 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("guess-more", "alt+k", "Guess more", "Guesses one token more ahead.", GUESSES, "guess_more"),
     Action("guess-less", "alt+j", "Guess less", "Guesses one token less ahead.", GUESSES, "guess_less"),
+    Action(
+        "step-mode",
+        "alt+t",
+        "Step mode",
+        "Answers wait before every verify step, or come by themselves again.",
+        GUESSES,
+        "step_mode",
+    ),
+    Action(
+        "step",
+        "alt+n",
+        "One step",
+        "In step mode: makes one verify step. F3 draws what was guessed and what of it held.",
+        GUESSES,
+        "step",
+    ),
+    Action("run-on", "alt+r", "Run on", "In step mode: goes on to the end of this answer.", GUESSES, "run_on"),
     Action(
         "compare",
         "alt+a",
@@ -189,12 +212,22 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("help", "f1", "Help", "Keys and commands.", SCREEN, "help", footer=True, anywhere=True),
     Action("leave", "ctrl+q", "Quit", "Leaves; the conversation is kept.", SCREEN, "leave", footer=True, anywhere=True),
+    Action(
+        "delete-or-leave",
+        "ctrl+d",
+        "Delete or quit",
+        "Deletes the character to the right; leaves where nothing is written.",
+        SCREEN,
+        "delete_or_leave",
+        "composer",
+    ),
 )
 
 
 def bindings() -> list[BindingType]:
-    """What the app binds."""
-    return [action.binding() for action in ACTIONS if action.owner == "app"]
+    """What the app binds; the footer shows it in this order, and a narrow one is cut: help comes first."""
+    own = [action for action in ACTIONS if action.owner == "app"]
+    return [action.binding() for action in sorted(own, key=lambda action: action.id != "help")]
 
 
 def methods(owner: Owner, keymap: Mapping[str, str]) -> dict[str, str]:
@@ -210,6 +243,12 @@ def methods(owner: Owner, keymap: Mapping[str, str]) -> dict[str, str]:
 def by_method(method: str) -> Action | None:
     """The app's action that this method is, if it is one."""
     return next((one for one in ACTIONS if one.method == method and one.owner == "app"), None)
+
+
+def first_key(id: str, keymap: Mapping[str, str]) -> str:
+    """The key to name for an action."""
+    action = next(one for one in ACTIONS if one.id == id)
+    return keys_of(action, keymap).partition(",")[0]
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from time import monotonic
+from time import thread_time
 
 from textual import events, work
 from textual.app import ComposeResult, SystemCommand
@@ -22,13 +22,15 @@ from localspec.options import Values
 from localspec.talk import commands
 from localspec.talk.completion import Completion, completions
 from localspec.talk.history import History
+from localspec.talk.mention import Scales
 from localspec.talk.turn import TurnEvent
 from localspec.tui import actions
 from localspec.tui.chats import Chats
 from localspec.tui.composer import Composer, Offers
 from localspec.tui.conductor import Conductor, Job
+from localspec.tui.costs import Costs
 from localspec.tui.dialogs import EditQuestion
-from localspec.tui.driver import TerminalDriver
+from localspec.tui.driver import Ahead
 from localspec.tui.engines import Opener
 from localspec.tui.find import FindBar
 from localspec.tui.news import (
@@ -41,6 +43,7 @@ from localspec.tui.news import (
     Edits,
     Ended,
     Gone,
+    Holds,
     Left,
     Multiline,
     News,
@@ -52,27 +55,29 @@ from localspec.tui.news import (
     Trouble,
     Waiting,
 )
-from localspec.tui.panels import Panels
+from localspec.tui.palette import Palette
 from localspec.tui.side import Side
 from localspec.tui.status import StatusLine
+from localspec.tui.stepping import Stepping
 from localspec.tui.transcript import Transcript
 from localspec.tui.turns import plain
+from localspec.types import Paced
 
 #: Seconds between two looks at what came from the engine's thread.
 INTERVAL = 0.05
 #: What came may take one part in so many of the time: keys come first, and the engine needs the processor too.
-PARTS = 4
+PARTS = 24
+#: Seconds between two looks even then.
+LONGEST = 0.5
 #: Seconds that a line stays which a key brought, and the next press overtakes.
 GLANCE = 2.0
 #: Seconds that drawing may take.
 DRAWN = 1.0
 #: Lines of what waits that are shown.
 MOST_WAITING = 3
-#: What ends a program from outside, and its exit code then.
-ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
-class LocalspecApp(Panels, Chats):
+class LocalspecApp(Stepping, Chats, inherit_bindings=False):
     """The screen.
 
     Args:
@@ -85,15 +90,16 @@ class LocalspecApp(Panels, Chats):
         first: a message that is sent at once; never a command.
         store: where the conversation is saved; ``None``: nowhere.
         session: the saved one that it goes on with.
+        ahead: what was typed before.
 
     Attributes:
         came: hears every event of every turn.
-        code: what the program ends with; ``None``: it has not ended as it should.
     """
 
     TITLE = "localspec"
     CSS_PATH = "app.tcss"
     BINDINGS = actions.bindings()
+    COMMANDS = {Palette}  # noqa: RUF012 (as Textual declares it)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-wide")]  # noqa: RUF012 (Textual declares it of instances)
 
     def __init__(
@@ -108,16 +114,20 @@ class LocalspecApp(Panels, Chats):
         first: str | None = None,
         store: Store | None = None,
         session: Session | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
-        super().__init__(driver_class=TerminalDriver)
+        super().__init__(ahead)
         self.keys = dict(keymap or {})
         self.came: Signal[TurnEvent] = Signal(self, "came")
         self.history = history or History(None)
         self.opener = opener
-        self.conductor = Conductor(opener, values, self._wake, conversation=conversation, typed=typed, store=store)
+        self.conductor = Conductor(
+            opener, values, self._wake, conversation=conversation, typed=typed, store=store, keymap=self.keys
+        )
         self.transcript = Transcript(self.conductor.chat.conversation.turns)
         self.find_bar = FindBar(self.transcript)
         self.composer = Composer(self.offers, self.keys, self.history.entries(), multiline=values["multiline_input"])
+        self.scales = Scales(self.conductor.chat.count, self.conductor.counting)
         self.status_line = StatusLine()
         self.side = Side()
         self._waiting = Static(id="waiting", markup=False)
@@ -136,6 +146,7 @@ class LocalspecApp(Panels, Chats):
                 yield self.transcript
                 yield self.find_bar
                 yield Offers()
+                yield Costs(self.scales.lines)
                 yield self._waiting
                 yield self.composer
             yield self.side
@@ -148,10 +159,7 @@ class LocalspecApp(Panels, Chats):
         self.begin_capture_print(self)
         self._waiting.display = False
         self.composer.focus()
-        if not self.is_headless:
-            for number, code in ENDING.items():
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
-                    self._ui_loop.add_signal_handler(number, self.go, code)
+        self._woken.set()  # what came before there was a loop to wake
         self._watch()
         self.keep_drafts()
         self.call_after_refresh(self.conductor.start)  # the first frame is there before anything is loaded
@@ -169,18 +177,18 @@ class LocalspecApp(Panels, Chats):
 
     @work(exclusive=True, group="watch")
     async def _watch(self) -> None:
-        """Shows what comes, at most twenty times a second."""
+        """Shows what comes, at most twenty times a second, and less often where that takes much time."""
         while True:
             await self._woken.wait()
             self._woken.clear()
-            began, self._showing = monotonic(), True
+            began, self._showing = thread_time(), True
             for news in self.conductor.mailbox.take():
                 await self._show(news)
             self.draw_soon()
             await self._drawn()
             self.transcript.settle()
             self._showing = False
-            await asyncio.sleep(max(INTERVAL, PARTS * (monotonic() - began)))
+            await asyncio.sleep(max(INTERVAL, min(PARTS * (thread_time() - began), LONGEST)))
 
     @property
     def settled(self) -> bool:
@@ -200,6 +208,8 @@ class LocalspecApp(Panels, Chats):
                 await self.transcript.take(event)
                 self.status_line.hear(event)
                 self.came.publish(event)
+                if isinstance(event, Paced):
+                    await self.show_pace(event)
             case Ended(kept, footer):
                 await self.transcript.end(kept, footer)
             case Doing(what, share):
@@ -208,6 +218,8 @@ class LocalspecApp(Panels, Chats):
                 self.status_line.show(self.status_line.status.running(info))
             case Gone():
                 self.status_line.show(self.status_line.status.running(None))
+            case Holds(memory):
+                self.status_line.show(replace(self.status_line.status, memory=memory))
             case Said(text):
                 await self.transcript.say(text)
             case Trouble(message, hint):
@@ -221,9 +233,13 @@ class LocalspecApp(Panels, Chats):
             case Waiting(texts):
                 self._show_waiting(texts)
                 self.keep_waiting(texts)
-            case Conversed(turns):
-                await self.transcript.show(turns)
+            case Conversed(turns, anew, saved):
+                if anew and not turns:
+                    await self.transcript.begin_anew(clears=saved)
+                else:
+                    await self.transcript.show(turns)
                 self.forget_trace()
+                self.status_line.show(replace(self.status_line.status, used=None))
             case Places(places):
                 await self.transcript.number(places)
             case Opened(session, draft):
@@ -234,9 +250,9 @@ class LocalspecApp(Panels, Chats):
             case Returned(text):
                 self.composer.give_back(text)
             case Edits(text):
-                self.push_screen(EditQuestion(text, self.offers, self.keys), self._edited)
-            case Copied(text):
-                self.copy_to_clipboard(text)
+                self.push_screen(EditQuestion(text, self.offers, self.scales.lines, self.keys), self._edited)
+            case Copied(text, sequence):
+                self.take(text, sequence)
             case Multiline(on):
                 self.composer.multiline = on
             case Left(code):
@@ -259,10 +275,12 @@ class LocalspecApp(Panels, Chats):
     def on_composer_sent(self, event: Composer.Sent) -> None:
         self.history.add(event.text)
         self.composer.remember(event.text)
+        self.clear_notifications()  # they were about what was before
         self.transcript.to_end()
         if not self.transcript.display:  # on a narrow screen: what is said now is to be seen
             self.call_next(self.close_panel)
-        self.conductor.put(Job("command" if commands.is_command(event.text) else "message", event.text))
+        is_command = commands.is_command(event.text)
+        self.conductor.put(Job("command" if is_command else "message", event.text, typed=event.typed))
 
     def _edited(self, text: str | None) -> None:
         if text is not None:
@@ -291,4 +309,4 @@ class LocalspecApp(Panels, Chats):
 
     def _write_command(self, command: commands.Command) -> None:
         self.composer.write(f"/{command.name} " if command.args else f"/{command.name}")
-        self.composer.focus()
+        self.set_focus(self.composer)

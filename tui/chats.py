@@ -82,10 +82,12 @@ class Chats(Handling):
             own = _unsent(self.composer.message)
             self._drafts.keep("\n\n".join(text for text in (*self._waits, own) if text), soon=soon)
 
-    def go(self, code: int) -> None:
-        super().go(code)
-        if self._drafts is not None:
-            if not self.conductor.chat.conversation.turns:
+    def on_unmount(self) -> None:
+        """However the screen ends: what was typed is kept."""
+        book = self.conductor.book
+        if self._drafts is not None and book is not None:
+            self._keep()
+            if not book.tree:
                 self._drafts.keep("")  # the history has it: no session for a few words alone
             self._drafts.flush()
 

@@ -75,11 +75,13 @@ class CompareScreen(ModalScreen[None]):
         super().__init__()
         self._stop = stop
         self._told = self._over = False
+        self._outcome = Static("The last question is asked twice.", id="outcome", markup=False)
 
     def compose(self) -> ComposeResult:
         with Container(id="sides"):
             yield from map(Side, WAYS)
-        yield Static("The last question is asked twice; escape stops.", id="outcome", markup=False)
+        self._outcome.border_subtitle = "escape stops"
+        yield self._outcome
 
     def on_mount(self) -> None:
         self.set_interval(FRAME_S, self._draw)
@@ -104,9 +106,10 @@ class CompareScreen(ModalScreen[None]):
                 self.tell("\n".join(step.lines(max(self.size.width - 8, 20))))
             case None:
                 self._over = True
+                self._outcome.border_subtitle = "escape closes"
                 self._draw()
                 if not self._told:
-                    self._say("stopped; escape closes this")
+                    self._say("stopped")
 
     def tell(self, text: str) -> None:
         """How it went."""
@@ -114,7 +117,7 @@ class CompareScreen(ModalScreen[None]):
         self._say(text)
 
     def _say(self, text: str) -> None:
-        self.query_one("#outcome", Static).update(printable(text, keep="\n"))
+        self._outcome.update(printable(text, keep="\n"))
 
     def _draw(self) -> None:
         for side in self.query(Side):

@@ -6,14 +6,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
+from rich.text import Text
 from textual import events
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from localspec.talk.completion import Completion
 from localspec.talk.pastes import described, is_long
+from localspec.text.printable import printable
 from localspec.tui import actions
+from localspec.tui.costs import Costs
 from localspec.tui.turns import plain
+from localspec.tui.visible import spelled
 
 Complete = Callable[[str], list[Completion]]
 #: Lines of completions that are shown.
@@ -22,25 +26,29 @@ _LABEL = re.compile(r"\[pasted [^\[\]]* #(\d+)\]")
 
 
 class Pastes:
-    """Long pastes, each shown as ``[pasted 300 lines #1]`` until the message is sent."""
+    """Long texts, each shown as ``[pasted 300 lines #1]`` until the message is sent."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
+        self._foreign: set[int] = set()
 
-    def fold(self, text: str) -> str:
-        """A label for a text that is long, any other text as it is."""
+    def fold(self, text: str, *, foreign: bool = False) -> str:
+        """A label for a text that is long, any other text as it is. A ``foreign`` one was not written here."""
         if not is_long(text):
             return text
         self._texts.append(text)
+        if foreign:
+            self._foreign.add(len(self._texts))
         return f"[{described(text)} #{len(self._texts)}]"
 
-    def unfold(self, text: str) -> str:
-        """The text with what its labels stand for; a label that was changed is text."""
-        return _LABEL.sub(self._text, text)
+    def unfold(self, text: str, *, foreign: bool = True) -> str:
+        """The text with what its labels stand for; a label that was changed is text. Labels of ``foreign`` texts may
+        stay."""
+        return _LABEL.sub(lambda label: self._text(label, foreign), text)
 
-    def _text(self, label: re.Match[str]) -> str:
+    def _text(self, label: re.Match[str], foreign: bool) -> str:
         number = int(label[1])
-        known = 0 < number <= len(self._texts)
+        known = 0 < number <= len(self._texts) and (foreign or number not in self._foreign)
         whole = self._texts[number - 1] if known else ""
         return whole if known and label[0] == f"[{described(whole)} #{number}]" else label[0]
 
@@ -95,7 +103,9 @@ class Offers(Static):
         self.display = False
 
     def show(self, offers: Sequence[Completion]) -> None:
-        lines = [f"{one.text:<16} {one.note}".rstrip() for one in offers[:MOST_OFFERS]]
+        if not (offers or self.display):
+            return  # this is asked at every key
+        lines = [f"{spelled(one.text, keep=' '):<16} {one.note}".rstrip() for one in offers[:MOST_OFFERS]]
         if len(offers) > MOST_OFFERS:
             lines.append(f"… and {len(offers) - MOST_OFFERS} more")
         self.update(plain("\n".join(lines)))
@@ -112,11 +122,12 @@ class Composer(TextArea):
     """
 
     class Sent(Message):
-        """A message or a command, to be done."""
+        """A message or a command, to be done. ``typed`` is the text without what was pasted."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, typed: str) -> None:
             super().__init__()
             self.text = text
+            self.typed = typed
 
     def __init__(
         self,
@@ -149,6 +160,15 @@ class Composer(TextArea):
         """What is written, with what was pasted."""
         return self._pastes.unfold(self.text)
 
+    @property
+    def typed(self) -> str:
+        """The same with labels in place of what was pasted: files are mentioned in what was written."""
+        return self._pastes.unfold(self.text, foreign=False)
+
+    def get_line(self, line_index: int) -> Text:
+        """As it is drawn: a name or an earlier message may hold what would steer the terminal."""
+        return Text(printable(self.document.get_line(line_index), keep="\t"), end="", no_wrap=True)
+
     def write(self, text: str) -> None:
         """Puts a text in place of what is there."""
         self.text = text
@@ -164,13 +184,22 @@ class Composer(TextArea):
     # -- keys
 
     async def _on_key(self, event: events.Key) -> None:
-        method = next((self._methods[key] for key in event.aliases if key in self._methods), None)
-        if method is None:
+        action = self._does(event.aliases)
+        if action is None:
             await super()._on_key(event)
             return
         event.stop()
         event.prevent_default()
-        await self.run_action(method)
+        await self.run_action(action)
+
+    def _does(self, keys: Sequence[str]) -> str | None:
+        """What keys do. It is done at once: a binding would be looked for in the whole screen first, and letters that
+        were typed after ctrl+u would be there before the line is emptied."""
+        for key in keys:
+            bound = (one.action for one in self._bindings.key_to_bindings.get(key, ()) if not one.priority)
+            if (action := self._methods.get(key) or next(bound, None)) is not None:
+                return action
+        return None
 
     def action_send(self) -> None:
         """Sends, or begins a new line where more is to come."""
@@ -184,11 +213,11 @@ class Composer(TextArea):
             self.action_delete_left()
             self.action_newline()
             return
-        text = self.message
+        text, typed = self.message, self.typed
         if text.strip():
             self.text = ""
             self._past.forget_place()
-            self.post_message(self.Sent(text))
+            self.post_message(self.Sent(text, typed))
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -210,9 +239,11 @@ class Composer(TextArea):
         typed = before[len(before) - offers[0].replaces :]
         head = before[: len(before) - offers[0].replaces]
         common = _common_start(words)
-        if len(words) > 1 and common == typed and self.text == before:
-            self._cycle = (head, words, 0)
-            common = words[0]
+        if len(words) > 1 and len(common) <= len(typed):
+            common = typed
+            if self.text == before:
+                self._cycle = (head, words, 0)
+                common = words[0]
         rest = self.text[len(before) :]
         self.write(head + common + rest)
         self.move_cursor(_end_of(head + common))
@@ -238,6 +269,13 @@ class Composer(TextArea):
         else:
             super().action_delete_left()
 
+    async def action_delete_or_leave(self) -> None:
+        """As a shell has it; a dialogue is left by its own keys."""
+        if self.text or self.screen.is_modal:
+            self.action_delete_right()
+        else:
+            await self.run_action("app.leave")
+
     def _walk(self, text: str | None) -> None:
         if text is not None:
             self.write(self._pastes.fold(text))
@@ -247,7 +285,7 @@ class Composer(TextArea):
         event.prevent_default()
         event.stop()
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
-        self.insert(self._pastes.fold(text))
+        self.insert(self._pastes.fold(text, foreign=True))
         self.scroll_cursor_visible()
 
     def on_text_area_changed(self) -> None:
@@ -255,8 +293,8 @@ class Composer(TextArea):
             self._walks = False
         else:
             self._past.forget_place()
-        before = self._before_cursor()
-        self.screen.query_one(Offers).show(self._complete(before) if before.startswith("/") else [])
+        self.screen.query_one(Offers).show(self._complete(self._before_cursor()))
+        self.screen.query_one(Costs).weigh(self.typed)
 
     def _before_cursor(self) -> str:
         return self.get_text_range((0, 0), self.cursor_location)

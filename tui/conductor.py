@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
@@ -28,6 +28,7 @@ from localspec.tui.news import (
     Conversed,
     Doing,
     Gone,
+    Holds,
     Left,
     Mailbox,
     News,
@@ -47,11 +48,13 @@ PATIENCE = 3.0  # seconds that what runs gets to end
 @dataclass(frozen=True, slots=True)
 class Job:
     """Something for the engine's thread: load an engine, answer a message, run a command, answer the last question
-    with guesses and without, go on with the version of the last exchange that is so many places on."""
+    with guesses and without, go on with the version of the last exchange that is so many places on. ``typed`` is what
+    of a message may mention files."""
 
     kind: Literal["load", "message", "command", "compare", "walk"]
     text: str = ""
     places: int = 0
+    typed: str = ""
 
 
 class Conductor:
@@ -61,6 +64,7 @@ class Conductor:
         wake: called in any thread when `mailbox` has something new.
         typed: as `Chat` has it.
         store: where the conversation is saved; ``None``: nowhere.
+        keymap: keys that the user changed, by the ids of their actions.
     """
 
     def __init__(
@@ -72,18 +76,20 @@ class Conductor:
         conversation: Conversation | None = None,
         typed: Collection[str] = (),
         store: Store | None = None,
+        keymap: Mapping[str, str] | None = None,
     ) -> None:
         self.mailbox = Mailbox(wake)
         self._engines = ScreenEngines(opener, values, self)
         self.chat = Chat(self._engines, values, conversation or Conversation(values["system"]), typed)
         self.book = None if store is None else SessionBook(self.chat, store)
-        self.front = ScreenFront(self, self.chat, self.book)
+        self.front = ScreenFront(self, self.chat, self.book, keymap or {})
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._running: Job | None = None
         self._comparison: Comparison | None = None
         self._stopping = self._closing = False
         self._shown = self.chat.conversation.turns
+        self._conversation = self.chat.conversation
         self._places: tuple[tuple[int, int], ...] = ()
         self._session = None if self.book is None else self.book.session.id
         self._info: EngineInfo | None = None  # as the screen knows it
@@ -132,6 +138,11 @@ class Conductor:
         if self._comparison is not None:
             self._comparison.stop()
 
+    def counting(self) -> tuple[str, int] | None:
+        """From any thread: what tokens are counted with, and its context; ``None``: nothing is loaded."""
+        info = self._engines.info
+        return None if info is None else (info.target, info.n_ctx)
+
     # -- for what runs in the thread
 
     @property
@@ -161,12 +172,22 @@ class Conductor:
         if len(turns) != len(self._shown) or any(a is not b for a, b in zip(turns, self._shown, strict=True)):
             self.seen(turns)
             self._places = ()  # what is shown anew has none
-            self.tell(Conversed(turns))
+            self.tell(self._conversed(turns))
+        self._conversation = self.chat.conversation
         if self.book is not None:
             self._show_session(self.book)
 
+    def _conversed(self, turns: tuple[PastTurn, ...]) -> Conversed:
+        other = self.chat.conversation is not self._conversation
+        anew = other and (self.book is None or self.book.session.id != self._session)
+        return Conversed(turns, anew=anew, saved=self.book is not None)
+
     def tell_news_of_saving(self) -> None:
-        """From any thread."""
+        """From any thread. What runs may show another conversation, which clears what was said: then the news waits."""
+        if self._thread.is_alive() and not self.busy:
+            self._tell_news()
+
+    def _tell_news(self) -> None:
         for line in self.book.news() if self.book is not None else ():
             self.note(line)
 
@@ -209,7 +230,8 @@ class Conductor:
         """A job is done: the screen sees what has become of conversation and engine."""
         self.show()
         self._tell_engine()
-        self.tell_news_of_saving()
+        self.tell(Holds(self._engines.memory))
+        self._tell_news()
         self._running = None
         self.tell(Doing(""))
 
@@ -252,7 +274,7 @@ class Conductor:
             self.tell(Brief(self._walked(job.places)))
         else:
             self.front.typed = job.text
-            self.front.turn(self.chat.ask(job.text.removeprefix("/")))
+            self.front.turn(self.chat.ask(job.text.removeprefix("/"), typed=job.typed))
 
     def _load(self) -> None:
         self.doing("loading the model …")

@@ -16,12 +16,14 @@ from localspec.talk.commands import GROUPS
 from localspec.text.layout import table
 from localspec.tui import actions
 from localspec.tui.composer import Complete, Composer, Offers
+from localspec.tui.costs import Costs, Weigh
 
 LEFT = 22  # columns of keys and commands
 
 #: What F1 says first, by what has the focus.
 ABOUT = {
-    "composer": "You are writing a message. Enter sends it; a line that begins with / is a command: tab completes.",
+    "composer": "You are writing a message. Enter sends it; a line that begins with / is a command, and"
+    " @file takes a file along: tab completes.",
     "transcript": "You are reading. Arrows and page keys scroll; at the end the screen follows again.",
     "parameters": "You are changing settings: what stands in a field counts from the next answer on. Arrows go up and"
     " down, space goes through choices; ctrl+z resets one, alt+z all, alt+m shows more, alt+p takes or keeps presets.",
@@ -68,20 +70,22 @@ class EditQuestion(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", priority=True)]
 
-    def __init__(self, text: str, complete: Complete, keymap: Mapping[str, str]) -> None:
+    def __init__(self, text: str, complete: Complete, weigh: Weigh, keymap: Mapping[str, str]) -> None:
         super().__init__()
         self._text = text
+        self._weigh = weigh
         self._composer = Composer(complete, keymap, id="edited")
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static("Change the question; enter asks it again, escape leaves it as it was.", markup=False)
             yield Offers()
+            yield Costs(self._weigh)
             yield self._composer
 
     def on_mount(self) -> None:
         self._composer.write(self._text)
-        self._composer.focus()
+        self.set_focus(self._composer)
 
     def on_composer_sent(self, event: Composer.Sent) -> None:
         event.stop()

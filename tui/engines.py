@@ -72,6 +72,11 @@ class ScreenEngines:
         return None if self._engine is None else self._engine.info
 
     @property
+    def memory(self) -> int | None:
+        """Bytes that it holds, where that is known."""
+        return None if self._engine is None else self._engine.memory
+
+    @property
     def current(self) -> Engine:
         """The engine that runs.
 

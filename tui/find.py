@@ -7,10 +7,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widget import Widget
 from textual.widgets import Input, Static
-from textual.widgets.markdown import MarkdownBlock
 
 from localspec.tui.transcript import Transcript
-from localspec.tui.turns import Question, Turn
+from localspec.tui.turns import Question, Section, Turn
 
 
 class FindBar(Horizontal):
@@ -29,7 +28,7 @@ class FindBar(Horizontal):
 
     def open(self) -> None:
         self.display = True
-        self.query_one(Input).focus()
+        self.screen.set_focus(self.query_one(Input))  # at once: `Widget.focus` comes after keys that follow
 
     def close(self) -> None:
         self.display = False
@@ -77,13 +76,13 @@ def places(transcript: Transcript, text: str) -> list[Widget]:
         if wanted in turn.question.casefold():
             found += turn.query(Question)
         if wanted in turn.answer.casefold():
-            found += [
-                block
-                for block in turn.query(MarkdownBlock)
-                if wanted in (block.source or "").casefold() and _is_top(block)
-            ]
+            for section in turn.query(Section):
+                found += _places(section, wanted)
     return found
 
 
-def _is_top(block: MarkdownBlock) -> bool:
-    return not isinstance(block.parent, MarkdownBlock)
+def _places(section: Section, wanted: str) -> list[Widget]:
+    """Of a section that is no widgets yet, all of it."""
+    if section.blocks:
+        return [block for block in section.blocks if wanted in (block.source or "").casefold()]
+    return [section] if wanted in section.text.casefold() else []

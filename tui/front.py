@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from queue import SimpleQueue
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.errors import EngineDied, ExitCode
 from localspec.report import status_parts
+from localspec.talk import clipboard
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.talk.front import LineCleared, Terminal
@@ -17,11 +18,11 @@ from localspec.talk.turn import Asked, Turn, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui import actions
 from localspec.tui.news import Came, Copied, Doing, Edits, Ended, Multiline, News, Returned, Said, Trouble
-from localspec.types import Failed, Finished, Prefill
+from localspec.types import Failed, Finished, Paced, Prefill
 
 READING = "reading the prompt"
 DOING = {"answer": "answering", "thinking": "thinking"}
-NOTHING_YET = "stopped before the answer began: the question is left out, and asking again asks it after all"
+NOTHING_YET = "stopped before the answer began; the question was left out: {key} asks it again"
 
 
 class Room(Protocol):
@@ -52,6 +53,7 @@ class ScreenTerminal:
     def __init__(self, room: Room, *, multiline: bool) -> None:
         self._room = room
         self._multiline = multiline
+        self.typed = ""
         self.edited: SimpleQueue[str | None] = SimpleQueue()
 
     @property
@@ -68,18 +70,23 @@ class ScreenTerminal:
         text = self.edited.get()
         if text is None:
             raise LineCleared
+        self.typed = text
         return text
 
     def withdraw(self) -> None:
         self._room.withdraw()
 
-    def copy(self, text: str) -> bool:
-        self._room.tell(Copied(text))
-        return True
+    def copy(self, text: str) -> str:
+        way = clipboard.put(text)
+        self._room.tell(Copied(text, way.sequence))
+        return way.said
 
 
 class ScreenFront:
     """`localspec.talk.front.Front` for the full screen.
+
+    Args:
+        keymap: keys that the user changed, by the ids of their actions.
 
     Attributes:
         book: where the conversation is saved; ``None``: it is not.
@@ -87,7 +94,8 @@ class ScreenFront:
         typed: what the user wrote of the turn that runs, to be given back if it cannot be asked.
     """
 
-    def __init__(self, room: Room, chat: Chat, book: SessionBook | None) -> None:
+    def __init__(self, room: Room, chat: Chat, book: SessionBook | None, keymap: Mapping[str, str]) -> None:
+        self._keymap = keymap
         self.chat = chat
         self.book = book
         self.columns = 80
@@ -106,6 +114,10 @@ class ScreenFront:
     @property
     def keys_in_brief(self) -> Sequence[str]:
         return actions.in_brief()
+
+    @property
+    def paces(self) -> bool:
+        return True
 
     def say(self, text: str) -> None:
         self._room.show()  # first: what is said about it stands below it
@@ -150,6 +162,8 @@ class ScreenFront:
             elif isinstance(last, Piece) and doing != last.kind:
                 doing = last.kind
                 self._room.tell(Doing(DOING[doing]))
+            elif isinstance(last, Paced):  # the screen says that it waits; what comes next says what it is at
+                doing = ""
             self._room.tell(Came(last))
         return last
 
@@ -157,7 +171,7 @@ class ScreenFront:
         if not isinstance(last, Finished):
             return ("broken off",)
         if last.reason == "cancelled" and not kept:
-            return (NOTHING_YET,)
+            return (NOTHING_YET.format(key=actions.first_key("regenerate", self._keymap)),)
         if not self.chat.values["show_timings"]:
             return ("stopped",) if last.reason == "cancelled" else ()
         limit, alone = self.chat.values["n_predict"], tuple(self.chat.alone)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
+from typing import Any
 
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 from textual.widgets import TextArea
 
 from localspec.errors import ExitCode, LocalspecError
+from localspec.talk import clipboard
 from localspec.talk.history import History
 from localspec.tui.composer import Composer
 from localspec.tui.conductor import Conductor, Job
@@ -15,13 +18,14 @@ from localspec.tui.dialogs import Help
 from localspec.tui.find import FindBar
 from localspec.tui.outside import edited, editor
 from localspec.tui.sections import code_blocks
+from localspec.tui.terminal import TerminalApp
 from localspec.tui.transcript import Transcript
 
 #: Seconds in which a second ctrl-c leaves.
 TWICE = 2.0
 
 
-class Handling(App[None]):
+class Handling(TerminalApp):
     """The app, as far as keys reach it."""
 
     conductor: Conductor
@@ -30,33 +34,35 @@ class Handling(App[None]):
     find_bar: FindBar
     history: History
     keys: dict[str, str]
-    code: int | None = None
+
+    NOTIFICATION_TIMEOUT = 3
 
     _pressed_at = 0.0
     _block = 0  # the code block that was copied last, counted from the end
     _block_of: object = None
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._copying = asyncio.Lock()
+
     def tell(self, text: str) -> None:
         """A line that goes away by itself."""
-        self.notify(text, markup=False, timeout=4)
+        self.notify(text, markup=False)
 
-    def go(self, code: int) -> None:
-        """Leaves; what was written and not sent is found with arrow up the next time."""
-        if self.code is None:
-            self.code = code
-            self.history.add(self.composer.message)
-        self.exit(return_code=self.code)
+    def on_unmount(self) -> None:
+        """However the screen ends: what was written and not sent is found with arrow up the next time."""
+        self.history.add(self.composer.message)
 
     # -- talk
 
     def action_stop(self) -> None:
         if self.find_bar.display:
             self.find_bar.close()
-            self.composer.focus()
+            self.set_focus(self.composer)
         elif self.conductor.busy:
             self.conductor.stop()
         else:
-            self.composer.focus()
+            self.set_focus(self.composer)
 
     def action_regenerate(self) -> None:
         self._instead("/regen")
@@ -69,6 +75,7 @@ class Handling(App[None]):
 
     def _instead(self, command: str) -> None:
         """A command that makes what runs idle."""
+        self.clear_notifications()
         self.conductor.stop()
         self.conductor.put(Job("command", command))
 
@@ -97,8 +104,25 @@ class Handling(App[None]):
         self.copy(blocks[-self._block], f"code block {len(blocks) + 1 - self._block} of {len(blocks)}")
 
     def copy(self, text: str, what: str = "") -> None:
-        self.copy_to_clipboard(text)
-        self.tell(f"copied {what or f'{len(text)} characters'}, if this terminal takes it (OSC 52)")
+        """Into the clipboard, whatever way there is; a tool may take its time."""
+        self._clipboard = text
+        self.run_worker(self._copy(text, what), group="copy")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Textual's widgets call it for what is selected in them."""
+        self.copy(text)
+
+    async def _copy(self, text: str, what: str) -> None:
+        async with self._copying:  # the last one that was asked for is the last one there
+            way = await asyncio.to_thread(clipboard.put, text, what)
+        self.take(text, way.sequence)
+        self.tell(way.said)
+
+    def take(self, text: str, sequence: str) -> None:
+        """For the next paste on this screen; and the terminal is asked to take it, if there is a sequence for that."""
+        self._clipboard = text
+        if sequence and self._driver is not None:
+            self._driver.write(sequence)
 
     def action_find(self) -> None:
         self.find_bar.open()
@@ -124,7 +148,7 @@ class Handling(App[None]):
             self.tell(f"{error.message}. {error.hint}")
         else:
             self.composer.write(text)
-            self.composer.focus()
+            self.set_focus(self.composer)
 
     # -- the screen
 

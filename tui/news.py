@@ -79,9 +79,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Conversed:
-    """The conversation is another one now, not by a turn."""
+    """The conversation is another one now, not by a turn. ``anew``: it is none that the one before became; ``saved``:
+    whether that one can be found again."""
 
     turns: tuple[PastTurn, ...]
+    anew: bool = False
+    saved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,13 @@ class Places:
     """Which of its versions every exchange of the conversation is, from 1, and how many there are."""
 
     places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What the engine holds of the machine's memory, in bytes; ``None``: not known."""
+
+    memory: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +132,10 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Text for the clipboard."""
+    """Text that went to the clipboard, or that the terminal is to be asked to take by a ``sequence``."""
 
     text: str
+    sequence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +163,7 @@ News = (
     Doing
     | Ready
     | Gone
+    | Holds
     | Said
     | Trouble
     | Waiting
@@ -174,7 +186,7 @@ class Mailbox:
     """News in order, from one thread to another.
 
     Args:
-        wake: called in the thread that puts something in; takes what is there sooner or later.
+        wake: called in the thread that puts something into the empty box; takes what is there sooner or later.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -188,8 +200,10 @@ class Mailbox:
 
     def put(self, news: News) -> None:
         with self._lock:
+            first = not self._news
             self._news.append(news)
-        self._wake()
+        if first:
+            self._wake()
 
     def take(self) -> list[News]:
         """All of it, what belongs together joined."""

@@ -21,6 +21,7 @@ from localspec.talk.verdicts import Judge
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
 from localspec.tui.compare import CompareScreen
+from localspec.tui.composer import Offers
 from localspec.tui.conductor import Job
 from localspec.tui.engines import Opener
 from localspec.tui.handling import Handling
@@ -156,9 +157,13 @@ class Panels(Handling):
             self.set_focus(self.transcript)
 
     def action_stop(self) -> None:
-        """In a panel, escape closes it; what runs goes on."""
-        if self.side.has_focus_within:
+        """In a panel, escape closes it, and what runs goes on; elsewhere, it does so when nothing else is to end."""
+        offers = self.query_one(Offers)
+        rests = not (self.conductor.busy or self.find_bar.display)
+        if self.side.has_focus_within or (rests and self.side.open and not offers.display):
             self.call_next(self.close_panel)
+        elif rests and offers.display:
+            offers.show(())
         else:
             super().action_stop()
 
@@ -219,6 +224,7 @@ class Panels(Handling):
         """What was chosen is loaded by the command for it."""
         info = self.status_line.status.info
         used = [] if info is None else [Path(file) for file in (info.target, info.draft) if file is not None]
+        loaded = None if info is None else info.draft if command == "draft" else info.target
         catalogue = self.opener.catalogue(used)
         target = None
         if command == "draft":
@@ -227,6 +233,8 @@ class Panels(Handling):
                 self.tell("a draft model is chosen for a model, and none is loaded")
                 return
         judge = Judge.of(self.conductor.chat.values, self.opener.measured)
-        chosen = await self.push_screen_wait(ModelPicker(catalogue, judge, target))
+        chosen = await self.push_screen_wait(
+            ModelPicker(catalogue, judge, target, used=Path(loaded) if loaded else None)
+        )
         if chosen is not None:
             self.conductor.put(Job("command", f"/{command} {chosen}"))

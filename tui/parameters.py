@@ -29,7 +29,7 @@ class Field(Input):
     def __init__(self, knob: Knob) -> None:
         super().__init__(
             one_line(knob.value),
-            placeholder="(none)",
+            placeholder=knob.unset,
             suggester=SuggestFromList(knob.choices, case_sensitive=False) if knob.choices else None,
             compact=True,
             disabled=not knob.editable,
@@ -87,7 +87,12 @@ class Row(Vertical):
         """The value that counts, in place of whatever stands there."""
         with self.prevent(Input.Changed):
             self.field.value = one_line(self.knob.value)
+        self.hint()
         self._mark("")
+
+    def hint(self) -> None:
+        """What counts where nothing stands; another setting may have changed it."""
+        self.field.placeholder = self.knob.unset
 
     def turn(self, text: str) -> bool:
         """Sets what was typed, if it is another value and possible; says if it is not. Returns whether it was set."""
@@ -243,6 +248,8 @@ class Parameters(Vertical):
         event.stop()
         row = _row(event.input)
         if row is not None and row.turn(event.value):
+            for one in self.query(Row):
+                one.hint()
             self.post_message(self.Changed())
             self._tell(row)
 

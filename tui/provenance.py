@@ -17,24 +17,30 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.widgets import Static
 
-from localspec.talk.trace import AnswerTrace
+from localspec.talk.trace import AnswerTrace, Refused
 from localspec.text.layout import flow
 from localspec.text.printable import one_line
 from localspec.tui.lines import RowsView
 from localspec.tui.marks import colours_of, marks_of
+from localspec.tui.step_words import step_words
 from localspec.tui.token_lines import Shown, TokenLines
+from localspec.tui.tree_view import REJECTED
 from localspec.tui.visible import visible
 from localspec.types import TokenInfo
 
 #: There is no trace.
 NOTHING = "no answer was made since this conversation was opened: nothing is known of its tokens"
+#: What stands for the guesses of a token where nobody knows them.
+UNTRACED = "its tree was not asked for (F3 or F4 was closed)"
+JOINED = "its step came together with others: what was guessed here is not known"
 _RIVAL = 16  # cells of a token that might have stood there
 _LEAST_STRENGTH, _FADE = 40, 15  # per cent: of the palest colour, and what each depth takes from it
 
 
 class TokenText(RowsView):
     """The tokens of one answer. Guessed ones are underlined, in their drafter's colour, paler the deeper they were
-    guessed; a sign tells the drafter where its guesses begin. A cursor stands on one token."""
+    guessed; a sign tells the drafter where its guesses begin, another one where a guess was refused. A cursor stands on
+    one token."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "move(-1)", "Token before", show=False),
@@ -93,7 +99,9 @@ class TokenText(RowsView):
         fresh = self._trace.tokens[known:]
         self._colours = colours_of(self._trace.drafters)
         first = len(self._laid) - 1
-        self._laid.add(fresh, marks_of(self._trace.drafters))
+        places = range(known, len(self._trace.tokens))
+        refused = {place for place in places if self._trace.refused(place)}
+        self._laid.add(fresh, marks_of(self._trace.drafters), refused)
         if fresh:
             self.refresh_lines(first, len(self._laid) - first)
         self.set_row_count(len(self._laid))
@@ -107,24 +115,25 @@ class TokenText(RowsView):
         for place in self._laid.line(at):
             shown = self._laid.tokens[place]
             under = " reverse" if place == self.cursor else ""
-            style = self._style(shown) + under
+            style = self._style(shown, 100 if under else _LEAST_STRENGTH) + under
             parts += [(shown.blank, style), (shown.mark, "dim" + under), (shown.text, style)]
         return Content.assemble(*parts)
 
-    def _style(self, shown: Shown) -> str:
+    def _style(self, shown: Shown, least: int) -> str:
         if not shown.source:
             return ""
-        strength = max(100 - _FADE * (shown.depth - 1), _LEAST_STRENGTH)
+        strength = max(100 - _FADE * (shown.depth - 1), least)
         return f"{self._colours[shown.source]} {strength}% underline"
 
     # -- the cursor
 
     def _put_cursor(self, place: int) -> None:
-        before, last = self.cursor, len(self._laid.tokens) - 1
+        before, last = self.cursor, len(self._trace.tokens) - 1
         self.cursor = min(max(place, 0), max(last, 0))
-        for line in {self._laid.line_of(before), self._laid.line_of(self.cursor)}:
-            self.refresh_lines(line)
-        self._reveal()
+        if self.cursor < len(self._laid.tokens):  # else it is shown as soon as there is room to lay anything out
+            for line in {self._laid.line_of(before), self._laid.line_of(self.cursor)}:
+                self.refresh_lines(line)
+            self._reveal()
         self.post_message(self.Moved())
 
     def _reveal(self) -> None:
@@ -135,7 +144,7 @@ class TokenText(RowsView):
     def _go(self, place: int) -> None:
         """Somebody moves the cursor: it stays there, unless that is the end of what has come."""
         self._put_cursor(place)
-        self._follows = self._trace.finished is None and self.cursor == len(self._laid.tokens) - 1
+        self._follows = self._trace.finished is None and self.cursor == len(self._trace.tokens) - 1
 
     def action_move(self, by: int) -> None:
         self._go(self.cursor + by)
@@ -154,7 +163,7 @@ class TokenText(RowsView):
         self._go(0)
 
     def action_last(self) -> None:
-        self._go(len(self._laid.tokens) - 1)
+        self._go(len(self._trace.tokens) - 1)
 
     def action_depths(self) -> None:
         """Depths of all guesses, or none."""
@@ -207,9 +216,11 @@ class Provenance(Vertical):
         if width := self.scrollable_content_region.width:
             text = self.query_one(TokenText)
             self.query_one("#legend", _Lines).show(legend(self._trace, width), width)
-            told = detail(text.token, text.cursor, len(self._trace.tokens), width)
+            told = detail(self._trace, text.cursor, width)
             if self._trace.started is None:
                 told = Content("\n".join(wrap(NOTHING, width)))
+            elif self._trace.paced and self._trace.steps:
+                told = Content("\n".join((*wrap(step_words(self._trace), width), ""))) + told
             self.query_one("#token", _Lines).show(told, width)
 
 
@@ -238,7 +249,10 @@ def legend(trace: AnswerTrace, width: int) -> Content:
     counts = Counter(token.source for token in trace.tokens)
     marks, colours = marks_of(trace.drafters), colours_of(trace.drafters)
     parts = [f"{marks[name]} {one_line(name)} {counts[name]}" for name in trace.drafters]
-    content = Content("\n".join(flow("", [*parts, f"not guessed {counts['']}"], width)))
+    others = [f"the target's own {counts['']}"]
+    if trace.refusals:
+        others.append(f"{REJECTED} guesses refused {trace.refusals}")
+    content = Content("\n".join(flow("", [*parts, *others], width)))
     for name, part in zip(trace.drafters, parts, strict=True):
         at = content.plain.find(part)
         if at >= 0:
@@ -246,12 +260,21 @@ def legend(trace: AnswerTrace, width: int) -> Content:
     return content
 
 
-def detail(token: TokenInfo | None, place: int, count: int, width: int) -> Content:
-    """All that is known of one token: who guessed it, probabilities, and what else might have stood there."""
-    if token is None:
+def detail(trace: AnswerTrace, place: int, width: int) -> Content:
+    """All that is known of the token at a place: who guessed it, or what was guessed there and refused,
+    probabilities, and what else might have stood there."""
+    count = len(trace.tokens)
+    if place >= count:
         return Content("no token yet")
-    parts = [visible(token.piece, width), f"{place + 1} of {count}", _guess(token), *_probabilities(token)]
+    token = trace.tokens[place]
+    refused = () if token.source else trace.refused(place)
+    parts = [visible(token.piece, width), f"{place + 1} of {count}", _guess(token, refused), *_probabilities(token)]
     lines = flow("", parts, width)
+    if refused is None:
+        lines += wrap(JOINED if trace.traced else UNTRACED, width)
+    elif refused:
+        lines += wrap("guessed here and not drawn:", width)
+        lines += flow("  ", [_refusal(one) for one in refused], width)
     if token.top:
         rivals = [f"{visible(one.piece, _RIVAL)} {math.exp(one.logprob):.3f}" for one in token.top]
         lines += flow("likeliest: ", rivals, width)
@@ -259,8 +282,17 @@ def detail(token: TokenInfo | None, place: int, count: int, width: int) -> Conte
     return content.stylize("bold", 0, len(parts[0]))
 
 
-def _guess(token: TokenInfo) -> str:
-    return f"guessed by {one_line(token.source)} at depth {token.depth}" if token.source else "not guessed"
+def _guess(token: TokenInfo, refused: Sequence[Refused] | None) -> str:
+    if token.source:
+        return f"guessed by {one_line(token.source)} at depth {token.depth}"
+    return "not guessed" if refused == () else "the target's own"
+
+
+def _refusal(guess: Refused) -> str:
+    """``␣is (draft 0.50, target 0.02)``."""
+    text = visible(guess.piece, _RIVAL) if guess.piece else f"token {guess.token}"
+    target = "" if guess.target_p is None else f", target {guess.target_p:.2f}"
+    return f"{text} (draft {guess.draft_p:.2f}{target})"
 
 
 def _probabilities(token: TokenInfo) -> Sequence[str]:

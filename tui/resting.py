@@ -6,14 +6,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from textual.containers import Vertical
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.widget import Widget
 
 #: Heights of the view that lie between it and what rests.
 MARGIN = 1
 
 
-class Resting(Vertical):
+class Tall(Vertical):
+    """A container as high as its children. When it has grown that is what a layout found out: Textual would lay out
+    all of the screen once more for it."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)
+    BLANK = True  # its children cover it, or what is below them shows nothing
+
+
+class Resting(Tall):
     """A container whose children may be left out of the layout while nobody sees them."""
 
     rests = False
@@ -32,16 +41,26 @@ class Resting(Vertical):
             for child in self.children:
                 child.display = True
 
+    def approached(self) -> None:
+        """Somebody is near it, perhaps for long."""
 
-def settle(parts: Iterable[Resting], view: Region) -> None:
-    """Lets those far from ``view`` rest, and wakes those near it."""
+
+def settle(parts: Iterable[Resting], view: Region) -> bool:
+    """Lets those far from ``view`` rest, and wakes those near it; returns whether there were any: what is in them has
+    its place only after the next layout."""
     near = view.grow((MARGIN * view.height, 0, MARGIN * view.height, 0))
+    woken = False
     for part in parts:
         region = part.region
+        if not region:  # it has no place yet
+            continue
         if region.y < near.bottom and region.bottom > near.y:
+            woken = woken or part.rests
             part.wake()
+            part.approached()
         else:
             part.rest()
+    return woken
 
 
 def around(widget: Widget) -> Iterator[Resting]:

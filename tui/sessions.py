@@ -89,27 +89,28 @@ class SessionsScreen(ModalScreen[Choice | None]):
     @on(Input.Changed, "#wanted")
     def _typed(self) -> None:
         self._looking, self._opens = True, False
-        self._look(pause=PAUSE)
+        self._look(pause=PAUSE, anew=True)
 
     @work(exclusive=True, group="look")
-    async def _look(self, *, pause: float = 0.0, said: str = "") -> None:
-        """Lists what is there now, in this order: sessions come and go, and an answer may be coming."""
+    async def _look(self, *, pause: float = 0.0, said: str = "", anew: bool = False) -> None:
+        """Lists what is there now, in this order: sessions come and go, and an answer may be coming. The same one stays
+        highlighted, or ``anew`` the first: what fits best."""
         await asyncio.sleep(pause)
         text = self.query_one("#wanted", Input).value
         try:
             self._rows = await asyncio.to_thread(listed, self._book.store, text, MOST)
         except LocalspecError as error:
             self._rows, said = [], f"{error.message}. {error.hint}"
-        self._list()
+        self._list(anew)
         self._say(said or self._summary(text))
         self._looking = False
         if self._opens:
             self._open()
 
-    def _list(self) -> None:
+    def _list(self, anew: bool) -> None:
         options = self.query_one(OptionList)
-        before = self._highlighted
-        at = options.highlighted or 0
+        before = None if anew else self._highlighted
+        at = 0 if anew else options.highlighted or 0
         options.set_options([Option(self._prompt(row), id=row.session.id) for row in self._rows])
         names = [row.session.id for row in self._rows]
         if before is not None and before.id in names:
@@ -176,7 +177,7 @@ class SessionsScreen(ModalScreen[Choice | None]):
         title = self.query_one("#title", Input)
         title.value, title.display = session.title, True
         title.cursor_position = len(title.value)
-        title.focus()
+        self.set_focus(title)
         self._say("enter gives it this title, escape leaves it as it is")
 
     @on(Input.Submitted, "#title")
@@ -189,7 +190,7 @@ class SessionsScreen(ModalScreen[Choice | None]):
     def _end_renaming(self) -> None:
         self._renaming = None
         self.query_one("#title").display = False
-        self.query_one("#wanted").focus()
+        self.set_focus(self.query_one("#wanted"))
         self._say("")
 
     def action_pin(self) -> None:

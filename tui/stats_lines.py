@@ -13,11 +13,15 @@ from localspec.text.layout import flow
 from localspec.text.printable import one_line
 from localspec.tui.bars import bar, spark, split
 from localspec.tui.marks import marks_of
-from localspec.tui.tree_view import SIGNS, tree_lines
+from localspec.tui.step_words import headline
+from localspec.tui.tree_view import DRAWN, SIGNS, tree_lines
+from localspec.tui.visible import visible
 from localspec.types import SourceStats, SpecStats
 
 #: Lines that the tree may take, however low the panel is; it scrolls then.
 LEAST_TREE = 12
+#: Lines from which on blank ones part the sections; lower, the tree has their room.
+ROOMY = 50
 _OVER_TIME = "over time "
 _TIME_SIGNS = {"draft": ("█", "$text-primary"), "verify": ("▒", "$text-success"), "host": ("░", "$text-warning")}
 
@@ -32,6 +36,7 @@ def stats_lines(trace: AnswerTrace, standings: Sequence[tuple[str, str]], width:
     stats = trace.stats
     marks = marks_of(trace.drafters) if len(trace.drafters) > 1 else {}
     lines = [
+        *(_newest_step(trace, marks, width, height or LEAST_TREE) if trace.paced else []),
         *_guesses(trace, stats, width),
         *_by_depth(stats, width),
         *_lengths(stats, width),
@@ -39,7 +44,11 @@ def stats_lines(trace: AnswerTrace, standings: Sequence[tuple[str, str]], width:
         *_speed_up(trace, stats, width),
         *_drafters(stats.by_source, standings, marks, width),
     ]
-    return lines + _last_step(trace, marks, width, max(height - len(lines), LEAST_TREE))
+    if 0 < height < ROOMY:
+        lines = [line for line in lines if line.plain]
+    if trace.paced:
+        return lines
+    return lines + _last_guesses(trace, marks, width, max(height - len(lines), LEAST_TREE))
 
 
 def _section(title: str, body: Iterable[Content]) -> list[Content]:
@@ -141,7 +150,18 @@ def _fared(one: SourceStats | None) -> str:
     return "" if one is None else f": {share(one.accepted, one.draft_n)} ({one.accepted}/{one.draft_n})"
 
 
-def _last_step(trace: AnswerTrace, marks: Mapping[str, str], width: int, height: int) -> list[Content]:
+def _newest_step(trace: AnswerTrace, marks: Mapping[str, str], width: int, height: int) -> list[Content]:
+    """What the last key brought, before all else; of a tree so much as can be seen at once."""
+    if not trace.steps:
+        return _section("No step was made yet", [])
+    step = trace.steps[-1]
+    drawn = trace.drawn(step)
+    plain = [] if drawn is None else [f"{DRAWN} {visible(drawn.piece, width - 2)}"]
+    body = _tree(trace, step, marks, width, height - 1) if step.stats.draft_n else _plain(plain)
+    return _section(headline(step).capitalize(), body)
+
+
+def _last_guesses(trace: AnswerTrace, marks: Mapping[str, str], width: int, height: int) -> list[Content]:
     step = trace.last_draft
     if step is None:
         return []

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from textual.timer import Timer
 from textual.widgets import Static
 
+from localspec.hub.sizes import human
 from localspec.report import speed
 from localspec.stats import StatsBook
 from localspec.talk.standing import guessers
@@ -14,6 +16,8 @@ from localspec.talk.turn import Asked, TurnEvent
 from localspec.tui.turns import harmless
 from localspec.types import EngineInfo, Failed, Finished, SpecStats, Started, Tokens
 
+#: Seconds between two drawings while an answer comes: nobody reads numbers faster.
+INTERVAL = 0.5
 UNKNOWN = "n/a"
 GAUGE = 8  # cells
 LONGEST_NAME = 28
@@ -27,6 +31,7 @@ class Status:
         doing: what the engine is at; nothing while it rests.
         share: how much of that is done, where known.
         used: tokens of the context that the last prompt and its answer take.
+        memory: bytes that the engine holds.
         guesses: whether anything may be guessed ahead.
         last: the newest answer that was finished.
         live: of the answer that comes.
@@ -36,6 +41,7 @@ class Status:
     doing: str = ""
     share: float | None = None
     used: int | None = None
+    memory: int | None = None
     guesses: bool = True
     last: Finished | None = None
     live: SpecStats | None = None
@@ -59,17 +65,19 @@ class Status:
 
     def running(self, info: EngineInfo | None) -> Status:
         """With another engine, or none; numbers of the old one are void."""
-        return replace(self, info=info, used=None, last=None, live=None)
+        return replace(self, info=info, used=None, memory=None, last=None, live=None)
 
     def parts(self) -> list[str]:
-        """The most important first: a narrow screen leaves out the last ones."""
+        """The most important first: a narrow screen leaves out what does not fit."""
         doing = self.doing + (f" {100 * self.share:.0f} %" if self.share is not None else "")
         if self.info is None:
-            return [doing or "no model: F5 loads it"]
-        return [doing or "ready", *self._numbers(), *self._names(self.info)]
+            return [doing or "no model: F5 loads it, F7 another"]
+        return [doing or "ready", *self._numbers(), *self._held(), *self._names(self.info)]
 
     def _numbers(self) -> list[str]:
         stats, rate = self._measured()
+        if stats is None and self.used is None:
+            return [] if self.guesses else ["speculation off"]
         parts = [UNKNOWN + " tok/s" if rate is None else speed(rate), self._context()]
         if not self.guesses:
             return [*parts, "speculation off"]
@@ -78,7 +86,7 @@ class Status:
         length = None if stats is None else stats.mean_length
         return [
             *parts,
-            f"speed-up {UNKNOWN if speedup is None else f'{speedup:.2f}×'}",
+            *([] if speedup is None else [f"speed-up {speedup:.2f}×"]),  # many answers end before it is measured
             f"accepted {UNKNOWN if acceptance is None else f'{100 * acceptance:.0f} %'}",
             f"length {UNKNOWN if length is None else f'{length:.1f}'}",
         ]
@@ -99,6 +107,9 @@ class Status:
         filled = min(GAUGE, round(GAUGE * self.used / self.info.n_ctx))
         return f"context {'#' * filled}{'-' * (GAUGE - filled)} {self.used}/{self.info.n_ctx}"
 
+    def _held(self) -> list[str]:
+        return [] if self.memory is None else [f"memory {human(self.memory)}"]
+
     def _names(self, info: EngineInfo) -> list[str]:
         return [_short(Path(info.target).name), f"guesses from {_short(guessers(info))}"]
 
@@ -107,9 +118,8 @@ class Status:
         parts = self.parts()
         shown = parts[0]
         for part in parts[1:]:
-            if len(shown) + len(part) + 3 > width:
-                break
-            shown += f" · {part}"
+            if len(shown) + len(part) + 3 <= width:
+                shown += f" · {part}"
         return harmless(shown)[:width]
 
 
@@ -123,17 +133,21 @@ class StatusLine(Static):
     def __init__(self) -> None:
         super().__init__(id="status", markup=False)
         self.status = Status()
+        self._drawn = ""
+        self._drawing: Timer | None = None
         self._steps: StatsBook | None = None
 
     def hear(self, event: TurnEvent) -> None:
-        """An event of a turn."""
+        """An event of a turn; what it changes is drawn soon, with what others change until then."""
         if isinstance(event, Asked):
             self._steps = None
         elif isinstance(event, Tokens) and event.step is not None:
             self._steps = self._steps or StatsBook()
             self._steps.add(event.step, (), ())
             self.status = replace(self.status, live=self._steps.snapshot())
-        self.show(self.status.heard(event))
+        self.status = self.status.heard(event)
+        if self._drawing is None and self.is_attached:
+            self._drawing = self.set_timer(INTERVAL, self._draw)
 
     def show(self, status: Status) -> None:
         self.status = status
@@ -143,4 +157,8 @@ class StatusLine(Static):
         self._draw()
 
     def _draw(self) -> None:
-        self.update(self.status.line(max(self.size.width, 1)), layout=False)
+        self._drawing = None
+        line = self.status.line(max(self.size.width, 1))
+        if line != self._drawn:
+            self._drawn = line
+            self.update(line, layout=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from localspec.text.utf8 import Utf8Decoder
+from localspec.tui.tree_view import REJECTED
 from localspec.tui.visible import cut, spelled
 from localspec.types import TokenInfo
 
@@ -19,8 +20,8 @@ _DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One token as it stands in the text: blanks it begins with, the mark of its drafter, the rest of it in one line,
-    and the cells of all three."""
+    """One token as it stands in the text: blanks it begins with, the mark of its drafter or of a refusal, the rest of
+    it in one line, and the cells of all three."""
 
     blank: str
     mark: str
@@ -48,10 +49,11 @@ class TokenLines:
         self._decoder = Utf8Decoder()
         self._ended = False
 
-    def add(self, tokens: Iterable[TokenInfo], marks: Mapping[str, str]) -> None:
-        """Appends tokens; ``marks`` are signs by drafter."""
+    def add(self, tokens: Iterable[TokenInfo], marks: Mapping[str, str], refused: Collection[int] = ()) -> None:
+        """Appends tokens; ``marks`` are signs by drafter, ``refused`` places where guesses were not drawn."""
         for token in tokens:
-            shown = self._shown(token, marks)
+            sign = REJECTED if len(self.tokens) in refused else self._mark(token, marks)
+            shown = self._shown(token, sign)
             if self.tokens and (self._ended or self._used + shown.cells > self.width):
                 self._starts.append(len(self.tokens))
                 self._used = 0
@@ -59,10 +61,9 @@ class TokenLines:
             self._used += shown.cells
             self._ended = b"\n" in token.piece
 
-    def _shown(self, token: TokenInfo, marks: Mapping[str, str]) -> Shown:
+    def _shown(self, token: TokenInfo, mark: str) -> Shown:
         decoded = self._decoder.decode(token.piece)
         text = spelled(decoded, keep=" ") or (PART if token.piece else "∅")
-        mark = self._mark(token, marks)
         text = cut(text, max(self.width - cell_len(mark), 1))
         rest = text.lstrip(" ") or text  # so that the mark stands at the word and not at the one before
         blank = text[: len(text) - len(rest)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.timer import Timer
@@ -17,12 +17,13 @@ from localspec.text.printable import printable
 from localspec.tools.top import words
 from localspec.tools.top.board import Board, View
 from localspec.tools.top.source import Source
+from localspec.tui.terminal import TerminalApp
 
 #: The times between two looks that + and - go through, in seconds.
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
-class TopApp(App[None]):
+class TopApp(TerminalApp):
     """Looks again and again, in a thread: a server that does not answer stops nothing here."""
 
     CSS = """

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -14,14 +16,14 @@ from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui.resting import Resting, around, settle
-from localspec.tui.turns import Quiet, Turn
+from localspec.tui.turns import Quiet, Section, Turn
 from localspec.types import Notice
 
 #: Turns of a conversation that are shown at once; the others when somebody wants to see them.
-MOST_TURNS = 30
+MOST_TURNS = 16
 TO_TRY = (
     "Ask something: type it below, enter sends. Ctrl+j begins a new line.",
-    "Give it a file: /read FILE, then ask about it.",
+    "Give it a file: ask about @FILE; tab completes its name.",
     "See what is guessed ahead: F3, then ask the same once more (ctrl+r).",
 )
 
@@ -53,6 +55,8 @@ class Earlier(Static):
 
 class Transcript(VerticalScroll):
     """Follows what comes until somebody scrolls back, and again from the end on."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), layout=False)
 
     def __init__(self, turns: Sequence[PastTurn] = ()) -> None:
         super().__init__(id="transcript")
@@ -95,6 +99,11 @@ class Transcript(VerticalScroll):
                 await self._current.note(text)
             case _:
                 pass
+
+    async def tell_step(self, text: str) -> None:
+        """The newest verify step of the turn that runs."""
+        if self._current is not None:
+            await self._current.tell_step(text)
 
     async def _begin(self, asked: Asked) -> None:
         await self._forget_unkept(asked.question)
@@ -160,6 +169,17 @@ class Transcript(VerticalScroll):
         await self.mount_all(new)
         await self._show_emptiness()
 
+    async def begin_anew(self, *, clears: bool) -> None:
+        """Another conversation, in which nothing was said. What can be found nowhere else stays to be read, as far as
+        it is shown, and is part of nothing any more."""
+        if clears:
+            await self._rebuild(())
+            await self._show_emptiness()
+            return
+        self._turns.clear()
+        self._earlier.clear()
+        await self.query(Earlier).remove()
+
     async def number(self, places: Sequence[tuple[int, int]]) -> None:
         """Which of its versions every exchange is, and how many there are."""
         self._places = places
@@ -213,8 +233,17 @@ class Transcript(VerticalScroll):
 
     def settle(self) -> None:
         """What is far from here rests."""
-        settle((turn for turn in self._turns if turn is not self._current and turn.display), self.region)
-        settle((part for turn in self._turns if not turn.rests for part in turn.sections), self.region)
+        turns = (turn for turn in self._turns if turn is not self._current and turn.display)
+        parts = (part for turn in self._turns if not turn.rests for part in turn.parts())
+        woken = settle(turns, self.region)
+        if settle(parts, self.region) or woken:
+            self.call_after_refresh(self.settle)
+
+    def watch_virtual_size(self) -> None:
+        """A second layout, as Textual does it, finds the end again when something folds. Lines that come need
+        none, since the place of the bar is kept free."""
+        if self._current is None:
+            self.refresh(layout=True)
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
@@ -227,6 +256,17 @@ class Transcript(VerticalScroll):
             for part in self.query(Resting):
                 part.wake()
             self.call_after_refresh(self.settle)
+
+    def on_section_remade(self, event: Section.Remade) -> None:
+        """What somebody looks at stays where it is, though something above it has another height now."""
+        event.stop()
+        region = event.section.region
+        if region and region.bottom <= self.region.y and not self.is_vertical_scroll_end:
+            self.call_after_refresh(self._keep_place, event.section, event.height)
+
+    def _keep_place(self, section: Section, height: int) -> None:
+        if section.is_attached and not section.rests:
+            self.scroll_relative(y=section.outer_size.height - height, animate=False, immediate=True)
 
     def reveal(self, widget: Widget) -> None:
         """Scrolls to it, even if it rests."""

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from textwrap import wrap
+from typing import Any, TypeVar
 
-from markdown_it import MarkdownIt
-from rich.markdown import Markdown as RichMarkdown
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Collapsible, Markdown, Static
+from textual.geometry import Size
+from textual.message import Message
+from textual.widgets import Collapsible, Label, Markdown, Static
+from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from localspec.chat.conversation import Turn as PastTurn
-from localspec.talk.attach import own_words
+from localspec.talk.attach import Attachment, parted
+from localspec.text.layout import flow
 from localspec.text.printable import printable
 from localspec.text.thinking import Piece
-from localspec.tui.resting import Resting
-from localspec.tui.sections import Sections
+from localspec.tui.growing import Growing
+from localspec.tui.resting import Resting, Tall
+from localspec.tui.sections import Parser, Sections, references
 
+#: Characters of a section of an answer, and at most inside a block.
+ENOUGH, MOST = 1000, 8000
+#: Sections of a chapter.
+CHAPTER = 16
 #: Lines and characters of a question that are shown.
 MOST_LINES, MOST_CHARACTERS = 30, 6000
+#: Files that are named of those that came with it.
+MOST_FILES = 10
 #: Characters of thinking that are shown: more would have to be laid out anew whenever it grows.
 MOST_THINKING = 20_000
 
@@ -31,11 +43,6 @@ def harmless(text: str) -> str:
 
 def plain(text: str) -> Content:
     return Content(harmless(text))
-
-
-def parser() -> MarkdownIt:
-    """HTML is text: what stands between tags, and the tags, would not be shown otherwise."""
-    return MarkdownIt("gfm-like", {"html": False})
 
 
 class Quiet(Static):
@@ -51,11 +58,40 @@ class Quiet(Static):
         self.update(plain(text))
 
 
+class Foot(Quiet):
+    """How an answer went, in parts; only one that is wider than the screen is broken, between its words."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        super().__init__(" · ".join(parts), kind="footer")
+        self._parts = tuple(map(harmless, parts))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width))
+
+    def render(self) -> Content:
+        return Content("\n".join(self._lines(self.content_size.width)))
+
+    def _lines(self, width: int) -> list[str]:
+        return [part for line in flow("", self._parts, width) for part in wrap(line, max(width, 1)) or [line]]
+
+
+Line = TypeVar("Line", bound=Quiet)
+
+
 class Question(Static):
-    """What the user wrote, as it was written."""
+    """What the user wrote."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(plain(_cut(text)), markup=False)
+        super().__init__(plain(text), markup=False)
+
+
+def _with_names(files: Sequence[Attachment], words: str) -> str:
+    """What the user wrote, cut where it is long, and the files that came with it: names and sizes."""
+    return "\n".join([_cut(words), *(f"+ {one.name} ({one.size})" for one in files[:MOST_FILES]), *_more(files)])
+
+
+def _more(files: Sequence[Attachment]) -> list[str]:
+    return [f"… and {len(files) - MOST_FILES} more files"] if len(files) > MOST_FILES else []
 
 
 def _cut(text: str) -> str:
@@ -66,15 +102,28 @@ def _cut(text: str) -> str:
 
 
 class Section(Resting):
-    """A part of an answer. While the answer comes it is drawn as a whole, which costs a fraction of a widget for every
-    block and item. Later it becomes such widgets, whose text can be selected, as soon as somebody is near it.
+    """A part of an answer. At first it is drawn line by line (`Growing`). When the answer is over it becomes widgets,
+    whose text can be selected, as soon as somebody is near it.
+
+    Attributes:
+        goes_on: it begins inside a block, the section before has its start.
     """
 
-    def __init__(self, text: str = "", *, grows: bool = False) -> None:
+    class Remade(Message):
+        """It is widgets now, and was so high before."""
+
+        def __init__(self, section: Section, height: int) -> None:
+            super().__init__()
+            self.section = section
+            self.height = height
+
+    def __init__(self, text: str = "", *, goes_on: bool = False, over: bool = False) -> None:
         super().__init__()
         self.text = text
-        self._growing = Static(_drawn(text)) if grows else None
-        self._over = False
+        self.goes_on = goes_on
+        self.references: Mapping[str, Any] = {}
+        self._growing: Growing | None = Growing(text)
+        self._over = over
 
     def compose(self) -> ComposeResult:
         yield self._growing or self._markdown()
@@ -82,11 +131,10 @@ class Section(Resting):
     def append(self, text: str) -> None:
         self.text += text
         if self._growing is not None:
-            self._growing.update(_drawn(self.text))
+            self._growing.append(text)
 
-    def wake(self) -> None:
-        super().wake()
-        if self._over:
+    def approached(self) -> None:
+        if self._over and self._growing is not None:
             self.call_later(self._become_widgets)
 
     async def end(self) -> None:
@@ -98,55 +146,102 @@ class Section(Resting):
     async def _become_widgets(self) -> None:
         if self._growing is not None:
             growing, self._growing = self._growing, None
+            self.post_message(self.Remade(self, self.outer_size.height))
             with self.app.batch_update():
                 await self.mount(self._markdown())
                 await growing.remove()
 
     def _markdown(self) -> Markdown:
-        return Markdown(self.text, parser_factory=parser, open_links=False)
+        return Markdown(self.text, parser_factory=partial(Parser, self.references), open_links=False)
+
+    @property
+    def blocks(self) -> list[MarkdownBlock]:
+        """Its blocks, once they are widgets."""
+        return [
+            block for one in self.children if isinstance(one, Markdown) for block in one.query_children(MarkdownBlock)
+        ]
 
 
-def _drawn(text: str) -> RichMarkdown:
-    drawn = RichMarkdown("", hyperlinks=False)
-    drawn.parsed = parser().parse(text)  # Rich's own parser would swallow HTML
-    return drawn
+def seam(upper: MarkdownBlock, lower: MarkdownBlock, *, goes_on: bool) -> None:
+    """What would lie between two blocks of one widget lies between them, though they are of two."""
+    above, below = upper.styles.margin, lower.styles.margin
+    gap = 0 if goes_on else max(above.bottom, below.top)
+    bottom = min(above.bottom, gap)
+    upper.styles.margin = (above.top, above.right, bottom, above.left)
+    lower.styles.margin = (gap - bottom, below.right, below.bottom, below.left)
+    if goes_on and isinstance(upper, MarkdownFence) and isinstance(lower, MarkdownFence):
+        for code in upper.query_children(Label):
+            code.styles.padding = (*code.styles.padding[:2], 0, code.styles.padding.left)
+        for code in lower.query_children(Label):
+            code.styles.padding = (0, *code.styles.padding[1:])
 
 
-class Answer(Vertical):
+class Chapter(Resting):
+    """Some sections of a long answer: whatever is laid out costs time, be it at rest or not."""
+
+
+class Answer(Tall):
     """Markdown that grows."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self._sections = Sections()
-        self._first = self._sections.push(harmless(text)) if text else []
-        self._last: Section | None = None
+        self._cutter = Sections(ENOUGH, MOST, exact=True)
+        self._sections: list[Section] = []
+        self._chapters: list[Chapter] = []
+        self._seams: set[Section] = set()  # sections that are joined with the one before
+        for part in self._cutter.push(harmless(text)) if text else ():
+            self._sections.append(Section(part.opener + part.text, goes_on=part.goes_on, over=True))
+        self._over = bool(self._sections)
+        self._explain()
 
     def compose(self) -> ComposeResult:
-        """What was there at the start; every part of it is a section."""
-        for part in self._first:
-            if self._last is not None:
-                self._last.set_class(part.in_list, "-goes-on")
-            self._last = Section(part.opener + part.text)
-            yield self._last
+        for at in range(0, len(self._sections), CHAPTER):
+            self._chapters.append(Chapter(*self._sections[at : at + CHAPTER]))
+        yield from self._chapters
 
     async def add(self, text: str) -> None:
-        for part in self._sections.push(harmless(text)):
-            if self._last is None or part.begins:
-                if self._last is not None:
-                    self._last.set_class(part.in_list, "-goes-on")
-                self._last = Section(grows=True)
-                await self.mount(self._last)
-            self._last.append(part.opener + part.text)
+        for part in self._cutter.push(harmless(text)):
+            if part.begins or not self._sections:
+                await self._begin(Section(goes_on=part.goes_on))
+            self._sections[-1].append(part.opener + part.text)
+
+    async def _begin(self, section: Section) -> None:
+        if len(self._sections) % CHAPTER == 0:
+            self._chapters.append(Chapter())
+            await self.mount(self._chapters[-1])
+        self._sections.append(section)
+        await self._chapters[-1].mount(section)
 
     async def end(self) -> None:
         """Nothing is added to it any more."""
-        for section in self.query(Section):
+        self._over = True
+        self._explain()
+        for section in self._sections:
             await section.end()
 
-    @property
-    def complete(self) -> list[Section]:
-        """The sections that nothing is added to any more."""
-        return [one for one in self.children if isinstance(one, Section) and one is not self._last]
+    def _explain(self) -> None:
+        """Any section may tell what links of the others stand for."""
+        known = references("".join(section.text for section in self._sections))
+        for section in self._sections:
+            section.references = known
+
+    def on_markdown_table_of_contents_updated(self, event: Markdown.TableOfContentsUpdated) -> None:
+        """A section has become widgets."""
+        event.stop()
+        at = next(at for at, section in enumerate(self._sections) if section is event.markdown.parent)
+        for section, after in pairwise(self._sections[max(at - 1, 0) : at + 2]):
+            if section.blocks and after.blocks and after not in self._seams:
+                self._seams.add(after)
+                seam(section.blocks[-1], after.blocks[0], goes_on=after.goes_on)
+
+    def parts(self) -> Iterator[Resting]:
+        """What may rest while others of it are seen: nothing is added to it any more."""
+        last = None if self._over or not self._sections else self._sections[-1]
+        for at, chapter in enumerate(self._chapters):
+            if not chapter.rests:
+                yield from (one for one in self._sections[at * CHAPTER : (at + 1) * CHAPTER] if one is not last)
+            if last is None or chapter is not self._chapters[-1]:
+                yield chapter
 
 
 class Thinking(Collapsible):
@@ -166,8 +261,10 @@ class Thinking(Collapsible):
         if not self.collapsed:
             self._show()
 
-    def on_collapsible_expanded(self) -> None:
-        self._show()
+    def watch_collapsed(self, collapsed: bool) -> None:
+        """Text is there before the layout that shows it, so that all of it is scrolled to."""
+        if not collapsed:
+            self._show()
 
     def _show(self) -> None:
         cut = self._text[-MOST_THINKING:]
@@ -196,7 +293,8 @@ class Turn(Resting):
         self._answer = Answer(answer)
         self.footer: tuple[str, ...] = ()
         self._version = ""
-        self._foot: Quiet | None = None
+        self._foot: Foot | None = None
+        self._step: Quiet | None = None
 
     @classmethod
     def past(cls, question: PastTurn, answer: PastTurn | None) -> Turn:
@@ -211,13 +309,12 @@ class Turn(Resting):
         return turn
 
     def compose(self) -> ComposeResult:
-        words = own_words(self.question)
-        yield Question(words if words == self.question else f"{words}\n(with attached files)")
+        yield Question(_with_names(*parted(self.question)))
         if self._thought is not None:
             yield self._thought
         yield self._answer
         if self._footing:
-            self._foot = Quiet(self._footing, kind="footer")
+            self._foot = Foot(self._footing)
             yield self._foot
 
     async def add(self, piece: Piece) -> None:
@@ -234,9 +331,14 @@ class Turn(Resting):
         """A notice about this turn; below what is there so far."""
         await self.mount(Quiet(text, kind="notice"))
 
+    async def tell_step(self, text: str) -> None:
+        """The newest verify step, while steps wait for a key; "" takes it away."""
+        self._step = await self._instead(self._step, Quiet(text, kind="step") if text else None)
+
     async def end(self, footer: Sequence[str]) -> None:
         """The turn is over."""
         await self._answer.end()
+        await self.tell_step("")
         self.footer = tuple(footer)
         await self._show_foot()
 
@@ -248,25 +350,25 @@ class Turn(Resting):
             await self._show_foot()
 
     @property
-    def _footing(self) -> str:
-        return " · ".join((*((self._version,) if self._version else ()), *self.footer))
+    def _footing(self) -> tuple[str, ...]:
+        return (*((self._version,) if self._version else ()), *self.footer)
 
     async def _show_foot(self) -> None:
-        text, foot = self._footing, self._foot
+        parts = self._footing
         self.wake()  # its height may be another
-        if text and foot is not None:
-            foot.say(text)
-        elif text:
-            self._foot = Quiet(text, kind="footer")
-            await self.mount(self._foot)
-        elif foot is not None:
-            self._foot = None
-            await foot.remove()
+        self._foot = await self._instead(self._foot, Foot(parts) if parts else None)
 
-    @property
-    def sections(self) -> list[Section]:
+    async def _instead(self, old: Line | None, new: Line | None) -> Line | None:
+        """A line below all else in place of another; either may be none."""
+        if old is not None:
+            await old.remove()
+        if new is not None:
+            await self.mount(new)
+        return new
+
+    def parts(self) -> Iterator[Resting]:
         """Parts of the answer that may rest while others of it are seen."""
-        return self._answer.complete
+        return self._answer.parts()
 
     def unfold(self) -> bool:
         """Shows what was thought, or folds it; returns whether there is anything."""

@@ -90,7 +90,8 @@ class Rows(Protocol):
     @property
     def features(self) -> Mapping[int, NDArray[np.float32]]:
         """Layer → ``[nodes computed now, width]``, in the order of the nodes. Layer l is the *input* of layer l,
-        `NORMED` the output of the final norm, `CARRIED` of a head what its next pass reads, for nodes with logits."""
+        `NORMED` the output of the final norm, `CARRIED` of a head what its next pass reads, where the
+        pass was asked for any logits."""
         ...
 
 

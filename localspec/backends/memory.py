@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def available_bytes() -> int | None:
 def total_bytes() -> int | None:
     """The machine's memory; ``None`` where the system does not say."""
     return _meminfo("MemTotal")
+
+
+def resident_bytes(process: int) -> int | None:
+    """What a process holds of the machine's memory, its mapped files included; ``None`` where the system does not say,
+    or it is gone."""
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _meminfo(name: str) -> int | None:

@@ -16,14 +16,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from localspec.chat.conversation import ROLES, Conversation, Turn
+from localspec.chat.markdown import markdown
 from localspec.chat.page import page
 from localspec.errors import UsageError
 
 FORMAT = 1
 MAX_BYTES = 64 << 20
-Form = Literal["md", "json", "html"]
-#: What the ending of a file's name asks for.
-FORMS: dict[str, Form] = {".md": "md", ".markdown": "md", ".json": "json", ".html": "html", ".htm": "html"}
+Form = Literal["md", "json", "html", "jsonl"]
+#: What the ending of a file's name asks for. JSON Lines have all branches: `localspec.chat.store.outgoing`.
+FORMS: dict[str, Form] = {
+    ".md": "md",
+    ".markdown": "md",
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+    ".jsonl": "jsonl",
+}
 _MARK = "localspec"
 
 
@@ -100,13 +108,15 @@ def form_of(path: Path) -> Form:
     """
     form = FORMS.get(path.suffix.lower())
     if form is None:
-        raise UsageError(f"{path} ends in neither .md nor .json nor .html", hint="The ending says what is written.")
+        raise UsageError(
+            f"{path} ends in neither .md nor .json nor .html nor .jsonl", hint="The ending says what is written."
+        )
     return form
 
 
 def export(conversation: Conversation, form: Form, title: str = "Conversation") -> str:
-    """The conversation for others: Markdown to read, the list of messages that OpenAI's interface and its many users
-    take, or a page for a browser that calls it ``title``. Encodable as UTF-8 in any case.
+    """The conversation for others: Markdown to read or a page for a browser, which call it ``title``, or the list of
+    messages that OpenAI's interface and its many users take. Encodable as UTF-8 in any case.
 
     Raises:
         UsageError: another ``form``.
@@ -115,10 +125,7 @@ def export(conversation: Conversation, form: Form, title: str = "Conversation") 
         messages = [{"role": message.role, "content": message.content} for message in conversation.prompt()]
         return _json(messages)
     if form == "md":
-        parts = [] if conversation.system is None else [f"## System\n\n{conversation.system.strip()}"]
-        parts += [_section(turn) for turn in conversation.turns]
-        text = "".join(f"{part}\n\n" for part in parts).rstrip("\n") + "\n" if parts else ""
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return markdown(conversation, title)
     if form == "html":
         return page(conversation, title)
     raise UsageError(f"there is no export format {form}", hint="Use md, json or html.")
@@ -196,17 +203,6 @@ def _turn(turn: Turn) -> dict[str, object]:
     if turn.stopped:
         value["stopped"] = True
     return value
-
-
-def _section(turn: Turn) -> str:
-    """A turn as Markdown; thinking is folded away."""
-    parts = [f"## {turn.message.role.capitalize()}"]
-    if turn.thinking:
-        parts.append(f"<details>\n<summary>Thinking</summary>\n\n{turn.thinking.strip()}\n\n</details>")
-    parts.append(turn.message.content.strip())
-    if turn.stopped:
-        parts.append("*(stopped)*")
-    return "\n\n".join(part for part in parts if part)
 
 
 def _json(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -10,6 +9,7 @@ from typing import TextIO
 from localspec.chat.conversation import Conversation
 from localspec.chat.store import Store
 from localspec.cli.diagnostics import tell
+from localspec.cli.layout import can_draw, is_dumb
 from localspec.cli.output import Output
 from localspec.cli.repl.engines import LoadedEngines
 from localspec.cli.repl.keyboard import Keyboard
@@ -18,7 +18,7 @@ from localspec.cli.repl.plain import PlainTerminal
 from localspec.cli.repl.typeahead import keys_are_kept
 from localspec.cli.repl.view import View
 from localspec.cli.saved import saved_at_the_end, saves, wanted
-from localspec.cli.session import Progress
+from localspec.cli.session import Progress, files_here
 from localspec.cli.source import read_prompt
 from localspec.errors import UsageError
 from localspec.options import Values
@@ -39,7 +39,8 @@ def chat(values: Values) -> int:
     Raises:
         LocalspecError: what `errors_end_the_command` reports.
     """
-    if values["tui"]:
+    files_here(values)  # a path that leads nowhere is refused before there is a screen, or a message to wait for
+    if values["tui"] or (values["tui"] is None and _has_screen(values)):
         from localspec.cli.screen import screen
 
         return screen(values)
@@ -56,7 +57,7 @@ def chat(values: Values) -> int:
     store = Store() if goes_on and saves(values, at_terminal=at_terminal) else None
     session = wanted(values, store)
     output = Output()
-    dumb = values["simple_io"] or os.environ.get("TERM", "") in ("", "dumb")
+    dumb = values["simple_io"] or is_dumb()
     drawn_on = _screen() if at_terminal and not dumb else None
     with keys_are_kept(drawn_on) as keyboard, LoadedEngines(values, Progress(shows=not dumb)) as engines:
         talk = Chat(engines, values, Conversation(values["system"]), typed=values["typed"])
@@ -72,6 +73,11 @@ def chat(values: Values) -> int:
             repl.say(going_on(book, session))
         with saved_at_the_end(book):
             return repl.run(first)
+
+
+def _has_screen(values: Values) -> bool:
+    """Whether there is a full screen for a conversation."""
+    return can_draw() and not (values["simple_io"] or values["single_turn"])
 
 
 def _what_is_missing(values: Values) -> str:

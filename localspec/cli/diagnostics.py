@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from localspec.cli.layout import at_terminal, fitted
+from localspec.cli.layout import at_terminal, fitted, is_dumb
 from localspec.errors import ExitCode, LocalspecError
 from localspec.text.printable import one_line
 
@@ -64,7 +64,7 @@ def has_colour(stream: TextIO | None, wish: str = "auto") -> bool:
     """Whether escape sequences may be written: ``wish`` is --color, ``auto`` asks the stream and the environment."""
     if stream is None or wish == "off":
         return False
-    capable = os.environ.get("TERM", "") not in ("", "dumb") and not os.environ.get("NO_COLOR")
+    capable = not is_dumb() and not os.environ.get("NO_COLOR")
     return wish == "on" or (capable and stream.isatty())
 
 

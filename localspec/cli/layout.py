@@ -18,6 +18,17 @@ def at_terminal() -> bool:
         return False
 
 
+def is_dumb() -> bool:
+    """Whether the terminal says of itself that it knows no more than lines."""
+    return os.environ.get("TERM", "") in ("", "dumb")
+
+
+def can_draw() -> bool:
+    """Whether there is a terminal for a full screen, on all three streams."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return not is_dumb() and all(stream is not None and stream.isatty() for stream in streams)
+
+
 def columns(*, least: int = NARROWEST) -> int:
     """How wide the terminal is that `say` writes to, now; ``least`` where it is narrower."""
     try:

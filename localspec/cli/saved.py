@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from localspec.chat.store import Session, Store
+from localspec.chat.store import MessageTree, Session, Store, now
 from localspec.cli.diagnostics import note
-from localspec.errors import UsageError
+from localspec.errors import StoreError, UsageError
 from localspec.options import Values
 from localspec.talk.book import SessionBook
 
@@ -49,17 +53,38 @@ def wanted(values: Values, store: Store | None) -> Session | None:
 
 @contextmanager
 def saved_at_the_end(book: SessionBook) -> Iterator[None]:
-    """What came of an answer is saved if the terminal goes away; what could not be saved before is tried once more."""
+    """What came of an answer is saved if the terminal goes away; what could not be saved before is tried once more,
+    and then written elsewhere. --resume goes on with what was left."""
     with _hang_ups_wait():
         try:
             yield
         finally:
-            saved = book.save()
+            if book.save():
+                book.note_use()
             for line in book.news():
                 note(line)
-            if not saved:
-                note("the end of this conversation is not saved")
+            if unsaved := book.unsaved():
+                note(f"the end of this conversation is not saved{_rescued(unsaved)}")
             book.store.close()
+
+
+def _rescued(sessions: Iterable[tuple[Session, MessageTree]]) -> str:
+    """Writes sessions to a folder of their own; says how they are gone on with, or nothing if no folder will do."""
+    places: tuple[Callable[[], object], ...] = (tempfile.gettempdir, Path.home, Path.cwd)
+    for place in places:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="localspec-", dir=str(place())))
+        except (OSError, RuntimeError):  # there is no such place, or nothing can be written there
+            continue
+        try:
+            with closing(Store(folder / "localspec" / "sessions.db")) as store:
+                for session, tree in sessions:
+                    store.take_in(replace(session, updated=now()), tree)
+        except StoreError:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            return f" where it belongs; XDG_DATA_HOME={folder} localspec chat --resume goes on with it"
+    return ""
 
 
 class _HungUp(BaseException):

@@ -1,21 +1,25 @@
-"""``localspec chat --tui``: puts the full screen together, and says what became of the conversation."""
+"""``localspec chat`` at a terminal: puts the full screen together, and says what became of the conversation."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.chat.store import Store
 from localspec.cli.diagnostics import has_colour, note
+from localspec.cli.downloads import ToldTransfer
+from localspec.cli.layout import can_draw
+from localspec.cli.repl.typeahead import draft, keys_wait
 from localspec.cli.saved import saved_at_the_end, saves, wanted
 from localspec.cli.session import Progress, engine_for, model_files
 from localspec.cli.source import read_prompt
 from localspec.cli.tuned import speedup
 from localspec.errors import ExitCode, UsageError
+from localspec.hub import HubRef, Patience, resolve
 from localspec.options import Values, config
 from localspec.options.suggest import did_you_mean
 from localspec.talk.catalogue import Catalogue
@@ -38,7 +42,14 @@ def screen(values: Values) -> int:
     given = values["prompt"] is not None or values["file"] is not None
     first = read_prompt(values, more_follows=True) if given else None
     _tell_textual_of_colour(values)
+    with keys_wait(sys.stdin.fileno(), sys.stderr) as (typed, line):
+        return _run(values, first, typed.decode(errors="replace"), line)
+
+
+def _run(values: Values, first: str | None, typed: str, line: list[Any]) -> int:
+    """``typed`` was typed before, when the terminal's line was set so."""
     from localspec.tui.app import LocalspecApp
+    from localspec.tui.driver import Ahead
 
     store = Store() if saves(values, at_terminal=True) else None
     session = wanted(values, store)
@@ -51,6 +62,7 @@ def screen(values: Values) -> int:
         first=first,
         store=store,
         session=session,
+        ahead=Ahead(draft(typed), typed.endswith("\r"), line),
     )
     book = app.conductor.book
     with nullcontext() if book is None else saved_at_the_end(book):
@@ -58,8 +70,8 @@ def screen(values: Values) -> int:
             app.run()
         finally:
             app.conductor.close()
-    if book is not None and app.conductor.chat.conversation.messages:
-        note("the conversation is saved: localspec chat --tui --resume goes on with it")
+    if book is not None and not book.unsaved() and app.conductor.chat.conversation.messages:
+        note("the conversation is saved: localspec chat --resume goes on with it")
     return ExitCode.RUNTIME if app.code is None else app.code
 
 
@@ -83,8 +95,7 @@ def _keymap(named: str | None) -> dict[str, str]:
 
 
 def _check_terminal(values: Values) -> None:
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last
-    if any(stream is None or not stream.isatty() for stream in streams) or os.environ.get("TERM", "") in ("", "dumb"):
+    if not can_draw():
         raise UsageError("--tui needs a terminal that can draw", hint="Leave --tui out, or use --simple-io.")
     if values["simple_io"] or values["single_turn"]:
         raise UsageError("--tui goes with neither --simple-io nor --single-turn", hint="Leave one of them out.")
@@ -102,12 +113,12 @@ class Models:
     """Engines for the screen: a `localspec.tui.engines.Opener`."""
 
     def find(self, values: Values, listener: Listener) -> None:
-        model_files(_without_bars(values))
+        model_files(values, Reported(listener).fetch)
 
     @contextmanager
     def open(self, values: Values, listener: Listener) -> Iterator[HostedEngine]:
         """What could be loaded is remembered."""
-        with engine_for(_without_bars(values), Reported(listener)) as engine:
+        with engine_for(values, Reported(listener)) as engine:
             for file in (engine.info.draft, engine.info.target):
                 if file is not None:
                     recent_models().add(Path(file))
@@ -118,11 +129,6 @@ class Models:
 
     def measured(self, target: Path, draft: Path | None) -> float | None:
         return speedup(target, draft)
-
-
-def _without_bars(values: Values) -> Mapping[str, object]:
-    """A download draws on a screen that is not its own."""
-    return {**values, "simple_io": True}
 
 
 class Reported(Progress):
@@ -142,6 +148,11 @@ class Reported(Progress):
 
     def end(self) -> None:
         pass
+
+    def fetch(self, ref: HubRef, values: Values) -> Path:
+        told = ToldTransfer(self._listener)
+        patience = Patience(sleep=told.sleep)
+        return resolve(ref, progress=told, offline=values["offline"], token=values["hf_token"], patience=patience)
 
     def note(self, text: str) -> None:
         self._listener.note(text)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from localspec.engine import Engine
 
 
+Fetch = Callable[[HubRef, Values], Path]
+
+
 @contextmanager
 def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine]:
     """Finds or downloads the models and loads them; warnings are said.
@@ -32,7 +35,7 @@ def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine]:
     Raises:
         LocalspecError: as `localspec.load` and `localspec.hub.resolve`.
     """
-    target, draft = model_files(values)
+    target, draft = model_files(values, progress.fetch)
     with progress.loading(target, draft):
         loaded = HostedEngine(engine_options(values, target, draft), on_progress=progress.stage)
     with loaded as engine:
@@ -62,22 +65,41 @@ def _tell(info: EngineInfo, values: Values, progress: Progress) -> None:
             progress.say(line)
 
 
-def model_files(values: Values) -> tuple[Path | None, Path | None]:
+def fetch(ref: HubRef, values: Values) -> Path:
+    """As `localspec.cli.transfer.fetch`, which is needed where something is to be fetched."""
+    from localspec.cli.transfer import fetch
+
+    return fetch(ref, values)
+
+
+def model_files(values: Values, fetch: Fetch = fetch) -> tuple[Path | None, Path | None]:
     """The files of target and draft model; ``None`` where none is named.
+
+    Args:
+        fetch: gets the file of a model on a hub.
 
     Raises:
         LocalspecError: as `localspec.hub.find` and `localspec.hub.resolve`; ``demo`` is not installed.
     """
-    target, draft = _named(values["model"]), None
-    with _of_the_draft_model():
-        draft = _named(values["model_draft"])
+    target, draft = files_here(values)
     # Only now: a wrong path is known at once, a download takes its time.
     if values["hf_repo"] is not None:
-        target = _fetched(values, "hf_repo", "hf_file", "-hf")
+        target = fetch(HubRef.parse(values["hf_repo"], values["hf_file"], flag="-hf"), values)
     if values["hf_repo_draft"] is not None:
         with _of_the_draft_model():
-            draft = _fetched(values, "hf_repo_draft", "hf_file_draft", "-hfd")
+            draft = fetch(HubRef.parse(values["hf_repo_draft"], values["hf_file_draft"], flag="-hfd"), values)
     return target, draft
+
+
+def files_here(values: Values) -> tuple[Path | None, Path | None]:
+    """The same of what is on this machine, without a look at any hub.
+
+    Raises:
+        LocalspecError: as `localspec.hub.find`; ``demo`` is not installed.
+    """
+    target = _named(values["model"])
+    with _of_the_draft_model():
+        return target, _named(values["model_draft"])
 
 
 @contextmanager
@@ -118,12 +140,6 @@ def _meant(text: str) -> str:
         if best := closest(Path(text).stem, files, alike=0.7):
             return f"Did you mean {files[best]}? "
     return ""
-
-
-def _fetched(values: Values, repo: str, file: str, flag: str) -> Path:
-    from localspec.cli.transfer import fetch
-
-    return fetch(HubRef.parse(values[repo], values[file], flag=flag), values)
 
 
 #: Columns that progress needs; in fewer its line would be broken, and not be written anew in its place.
@@ -167,6 +183,10 @@ class Progress:
             yield self.show
         finally:
             self.end()
+
+    def fetch(self, ref: HubRef, values: Values) -> Path:
+        """The file of a model on a hub; raises as `localspec.hub.resolve`."""
+        return fetch(ref, values)
 
     def note(self, text: str) -> None:
         """A line that stays."""

@@ -32,8 +32,9 @@ def top(values: Values) -> int:
             return _told(source, values, output)
         from localspec.tui.top import TopApp
 
-        TopApp(source, interval=interval, plain=values["ascii"]).run()
-        return ExitCode.OK
+        app = TopApp(source, interval=interval, plain=values["ascii"])
+        app.run()
+        return ExitCode.RUNTIME if app.code is None else app.code
     finally:
         source.close()
 

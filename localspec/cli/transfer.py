@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.cli.diagnostics import has_colour, note, say
+from localspec.cli.layout import is_dumb
 from localspec.hub import HubRef, resolve
 from localspec.hub.names import Split
 from localspec.hub.sizes import human
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def fetch(ref: HubRef, values: Values) -> Path:
-    """The file of a model on a hub, downloaded if need be.
+    """The file of a model on a hub, downloaded if need be, with what there is to say on stderr.
 
     Raises:
         LocalspecError: as `localspec.hub.resolve`.
@@ -37,7 +37,7 @@ def fetch(ref: HubRef, values: Values) -> Path:
 
 def _moves() -> bool:
     """Whether stderr is a terminal whose cursor can go back."""
-    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    return sys.stderr is not None and sys.stderr.isatty() and not is_dumb()
 
 
 class Transfer:

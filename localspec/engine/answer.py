@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import Row, Rows, Target
 from localspec.drafters.base import Draft
 from localspec.engine.encode import Spelling
+from localspec.engine.pace import Pace
 from localspec.engine.slots import Slot
 from localspec.errors import LocalspecError
 from localspec.sampling import SamplerState
@@ -29,6 +30,7 @@ from localspec.types import (
     FinishReason,
     GenerationRequest,
     Notice,
+    Paced,
     Prefill,
     Standing,
     Started,
@@ -68,6 +70,7 @@ class Answer:
         self.prompt = prompt
         self.earlier = earlier
         self.idle = idle
+        self.pace = Pace(request.steps)
         self.cancelled = False
         self.over = False
         self.ids: list[int] = []
@@ -79,6 +82,7 @@ class Answer:
         self._submitted = time.perf_counter()
         self._admitted = self._decoding = self._first = self._last = 0.0
         self._reused = self._first_n = 0
+        self._waits_since: float | None = None
 
     # -- admission and prompt
 
@@ -113,6 +117,26 @@ class Answer:
     def left(self) -> int | None:
         """Tokens that may still come; ``None``: no limit."""
         return None if self.request.max_tokens < 0 else self.request.max_tokens - len(self.ids)
+
+    # -- steps that are granted
+
+    def say_pace(self) -> None:
+        """Tells how many steps it may still make, if that is news."""
+        left = self.pace.news()
+        if left is not None:
+            self._events.append(Paced(self.number, left))
+            self._waits_since = None if left else time.perf_counter()
+
+    def go_on(self, now: float) -> None:
+        """It waits no longer: its clock goes on from where it stood."""
+        if self._waits_since is None:
+            return
+        stood, self._waits_since = now - self._waits_since, None
+        self._submitted += stood
+        self._admitted += stood
+        self._decoding += stood if self._decoding else 0.0
+        self._first += stood if self._first else 0.0
+        self._last += stood if self._last else 0.0
 
     # -- one verify step
 
@@ -153,6 +177,7 @@ class Answer:
 
     def report(self, draft: Draft, outcome: Acceptance, rows: Rows, kept: int, times: StepTimes) -> None:
         """Statistics and events of one step; the last thing that reads its rows."""
+        self.pace.take()
         tree = draft.tree
         decided_at = (0, *outcome.path)
         for i, token in enumerate(outcome.tokens[: max(kept, 0)]):
@@ -228,12 +253,8 @@ class Answer:
     def stop(self, reason: FinishReason) -> None:
         """Ends the answer between steps: what was held back goes out."""
         self._end(reason)
-        self._send(None)
-        self._finished()
-
-    def abandon(self) -> None:
-        """Ends a request that was cancelled before it had a slot."""
-        self._end("cancelled")
+        if self._admitted:
+            self._send(None)
         self._finished()
 
     def fail(self, error: LocalspecError) -> None:
@@ -241,6 +262,7 @@ class Answer:
         self._events.append(Failed.of(self.number, error))
 
     def _finished(self) -> None:
+        self.go_on(time.perf_counter())
         decoding = self._decoding or time.perf_counter()
         timings = Timings(
             prompt_n=len(self.prompt),

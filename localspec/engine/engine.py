@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 
 from localspec.backends.base import Rows, Target, Work
+from localspec.backends.memory import resident_bytes
 from localspec.chat import ChatTemplate
 from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
 from localspec.drafters import forced
-from localspec.drafters.base import EARLIER, Ask, Draft, Drafter, spec_type
+from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
 from localspec.engine.encode import Spelling, check_length, earlier_texts, encode, text_stream
 from localspec.engine.guard import Guard
 from localspec.engine.handle import Handle
-from localspec.engine.panel import Panel
+from localspec.engine.info import bare_info
+from localspec.engine.panel import Panel, idle_sources
 from localspec.engine.samplers import Samplers
 from localspec.engine.slots import Slots
 from localspec.errors import Cancelled, EngineError, OutOfMemory, UsageError
@@ -42,8 +46,8 @@ class _Pass:
 class Engine:
     """Answers requests with a target and whatever guesses ahead for it.
 
-    Not thread-safe: one owner submits, iterates and closes; only `Handle.cancel` may come from elsewhere. A context
-    manager: leaving it frees the models.
+    Not thread-safe: one owner submits, iterates and closes; only `Handle.cancel` and `Handle.grant` may come from
+    elsewhere. A context manager: leaving it frees the models.
 
     Args:
         target: the model whose text it is.
@@ -72,7 +76,7 @@ class Engine:
         self._slots = Slots(target, self._panel)
         self._samplers = Samplers(target.vocab, target.caps.n_ctx)
         self._template = template
-        self.info = info or self._bare_info(drafters)
+        self.info = info or bare_info(target, drafters, template)
         #: Decides how much is guessed; may be another one between answers.
         self.controller: Controller = controller or FixedController()
         self._threads: int | None = None
@@ -80,6 +84,7 @@ class Engine:
         self._waiting: deque[Answer] = deque()
         self._running: list[Answer] = []
         self._interrupted = False
+        self._woken: SimpleQueue[None] = SimpleQueue()  # of C: an interrupt finds it taken or free
         self._count = 0
 
     def __enter__(self) -> Engine:
@@ -93,20 +98,6 @@ class Engine:
         self._panel.close_all()
         self.target.close_all()
 
-    def _bare_info(self, drafters: Sequence[Drafter]) -> EngineInfo:
-        caps = self.target.caps
-        return EngineInfo(
-            target=type(self.target).__name__,
-            draft=None,
-            drafters=tuple(dict.fromkeys(spec_type(drafter.name) for drafter in drafters)),
-            backend="",
-            n_ctx=caps.n_ctx,
-            n_ctx_train=caps.n_ctx_train,
-            n_vocab=caps.n_vocab,
-            has_template=self._template is not None,
-            chat_template=None if self._template is None else self._template.source,
-        )
-
     def _check_needs(self) -> None:
         missing = set(self._panel.needs) - self.target.caps.feature_layers
         if missing:
@@ -114,6 +105,11 @@ class Engine:
                 f"a drafter reads hidden states of layer {min(missing)}, which this target does not give",
                 hint="Use another drafter (--spec-type) or another target.",
             )
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that this process holds; ``None``: not known here."""
+        return resident_bytes(os.getpid())
 
     def encode(self, request: GenerationRequest) -> list[int]:
         """The prompt as tokens, of any length.
@@ -140,9 +136,11 @@ class Engine:
         self._count += 1
         spelling = Spelling(request, self.target.vocab, self._template)
         earlier = earlier_texts(request, prompt, self.target.vocab, self.target.caps.n_ctx)
-        answer = Answer(self._count, request, prompt, spelling, events, earlier, _idle(request, earlier))
+        answer = Answer(self._count, request, prompt, spelling, events, earlier, idle_sources(request, earlier))
         self._waiting.append(answer)
-        return Handle(answer.number, events, self.step, lambda: self._cancel(answer))
+        return Handle(
+            answer.number, events, self._pump, lambda: self._cancel(answer), lambda steps: self._grant(answer, steps)
+        )
 
     def forget(self) -> None:
         """Drops conversations that no answer runs in: the next prompt is read from its start."""
@@ -160,6 +158,16 @@ class Engine:
             answer.cancelled = True
             self._interrupt(True)
             self._interrupted = True
+            self._wake()
+
+    def _grant(self, answer: Answer, steps: int | None) -> None:
+        """From any thread."""
+        answer.pace.grant(steps)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._woken.empty():
+            self._woken.put(None)
 
     def _interrupt(self, on: bool) -> None:
         self.target.interrupt(on)
@@ -167,9 +175,20 @@ class Engine:
 
     # -- the loop
 
+    @property
+    def idle(self) -> bool:
+        """Whether a round would do nothing: there is no request, or all of them wait for steps to be granted."""
+        return not self._interrupted and all(one.pace.waits for one in (*self._running, *self._waiting))
+
+    def _pump(self) -> None:
+        """A round, when there is something to do."""
+        if self.idle:
+            self._woken.get()
+        self.step()
+
     def step(self) -> None:
         """One round: cancelled requests leave, waiting ones come in, prompts are read a piece further, and every
-        sequence that has its prompt verifies one tree."""
+        sequence that has its prompt, and a step to make, verifies one tree."""
         if self._interrupted:
             self._drop_cancelled()
         self._admit()
@@ -177,9 +196,12 @@ class Engine:
             reading = [one for one in self._running if not (one.over or one.ready(self.target))]
             if reading:
                 self._read_prompts(reading)
-            ready = self._with_room([one for one in self._running if not one.over and one.ready(self.target)])
-            if ready:
-                self._decode(ready)
+            ready = [one for one in self._running if not one.over and one.ready(self.target)]
+            if going := self._with_room([one for one in ready if one.pace.left != 0]):
+                self._decode(going)
+            for answer in ready:
+                if not answer.over:
+                    answer.say_pace()
         except Cancelled:  # the next round finds out who
             self._interrupted = True
             for answer in self._running:
@@ -194,6 +216,8 @@ class Engine:
     def _decode(self, answers: list[Answer]) -> None:
         """The seven words of the design page, in order."""
         began = time.perf_counter()
+        for answer in answers:
+            answer.go_on(began)
         wishes = [self._wish(answer, sharers=len(answers)) for answer in answers]
         prices = self.controller.plan(wishes)
         proposals, draft_s = self._propose(answers, prices)
@@ -324,13 +348,14 @@ class Engine:
     # -- requests come and go
 
     def _admit(self) -> None:
-        while self._waiting:
-            answer = self._waiting[0]
+        while (answer := next((one for one in self._waiting if not one.pace.waits), None)) is not None:
             slot = self._slots.take(answer.text) if self._slots.fits(answer.text) else None
+            if slot is None and self._one_steps_aside():
+                continue
             if slot is None:  # others run; there is room when they are done
                 return
             self._slots.make_room()
-            self._waiting.popleft()
+            self._waiting.remove(answer)
             self._running.append(answer)
             stream = text_stream(answer.request, self.target.vocab, self._template)
             answer.admit(
@@ -349,7 +374,7 @@ class Engine:
         self._interrupt(False)
         for answer in [answer for answer in self._waiting if answer.cancelled]:
             self._waiting.remove(answer)
-            answer.abandon()
+            answer.stop("cancelled")
         for answer in self._running:
             if answer.cancelled:
                 answer.stop("cancelled")
@@ -375,6 +400,8 @@ class Engine:
         """Those with a cell left for their pending token. The last to come makes room for the others and goes on when
         they are done, so that neighbours never change an answer; one that fills the cache alone ends."""
         while answers and not self._slots.make_room():
+            if self._one_steps_aside():
+                continue
             *answers, last = answers
             if any(one is not last and not one.over for one in self._running):
                 self._running.remove(last)
@@ -383,6 +410,16 @@ class Engine:
                 last.stop("length")
             self._slots.release(last.slot)
         return answers
+
+    def _one_steps_aside(self) -> bool:
+        """An answer that waits for a grant, if there is one, lends its place to others. It comes in again when it may
+        go on, and reads anew what of its text is no longer there."""
+        aside = next((one for one in reversed(self._running) if not one.over and one.pace.waits), None)
+        if aside is not None:
+            self._running.remove(aside)
+            self._waiting.appendleft(aside)
+            self._slots.release(aside.slot)
+        return aside is not None
 
     def _abort(self) -> None:
         """Something came up in the middle of a round: no cache can be trusted."""
@@ -393,9 +430,3 @@ class Engine:
 
     def _guarded(self, *answers: Answer) -> Guard:
         return Guard(answers, self._slots)
-
-
-def _idle(request: GenerationRequest, earlier: Sequence[Sequence[int]]) -> frozenset[str]:
-    """Sources that have nothing to draw from in this answer."""
-    has = {EARLIER: bool(earlier), forced.NAME: request.sampling.grammar is not None}
-    return frozenset(name for name, there in has.items() if not there)

@@ -11,11 +11,19 @@ from localspec.types import Event, Failed, Finished
 class Handle:
     """Iterate it to drive the engine and get the events. Leaving the loop early cancels the request."""
 
-    def __init__(self, number: int, events: deque[Event], pump: Callable[[], None], cancel: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        number: int,
+        events: deque[Event],
+        pump: Callable[[], None],
+        cancel: Callable[[], None],
+        grant: Callable[[int | None], None],
+    ) -> None:
         self.number = number
         self._events = events
         self._pump = pump
         self._cancel = cancel
+        self._grant = grant
         self._over = False
 
     def __iter__(self) -> Iterator[Event]:
@@ -30,6 +38,11 @@ class Handle:
     def cancel(self) -> None:
         """From any thread: stops the answer within one pass; `Finished` with reason ``cancelled`` follows."""
         self._cancel()
+
+    def grant(self, steps: int | None) -> None:
+        """From any thread: the answer may make so many verify steps more, and then waits; ``None``: to its end. On one
+        that runs without a limit, 0 makes it wait where it is."""
+        self._grant(steps)
 
     def drain(self) -> list[Event]:
         """The events that are ready, for an owner of the engine that calls `Engine.step` itself."""

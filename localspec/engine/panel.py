@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from localspec.backends.base import Rows
-from localspec.drafters.base import Ask, Draft, Drafter, Features, spec_type
+from localspec.drafters import forced
+from localspec.drafters.base import EARLIER, Ask, Draft, Drafter, Features, spec_type
 from localspec.errors import Cancelled, LocalspecError
 from localspec.spec.tree import TokenTree
-from localspec.types import Standing
+from localspec.types import GenerationRequest, Standing
 
 log = logging.getLogger(__name__)
 
@@ -186,3 +187,9 @@ def _fit(draft: Draft, ask: Ask) -> Draft:
 
 def _reason(error: Exception) -> str:
     return error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
+
+
+def idle_sources(request: GenerationRequest, earlier: Sequence[Sequence[int]]) -> frozenset[str]:
+    """Sources that have nothing to draw from in this answer."""
+    has = {EARLIER: bool(earlier), forced.NAME: request.sampling.grammar is not None}
+    return frozenset(name for name, there in has.items() if not there)

@@ -18,7 +18,21 @@ from multiprocessing.connection import Connection
 from typing import NoReturn, Protocol
 
 from localspec.errors import EngineError, LocalspecError
-from localspec.host.wire import LOAD, Call, Cancel, Close, Command, Events, News, Progress, Reply, Start, pack, receive
+from localspec.host.wire import (
+    LOAD,
+    Call,
+    Cancel,
+    Close,
+    Command,
+    Events,
+    Grant,
+    News,
+    Progress,
+    Reply,
+    Start,
+    pack,
+    receive,
+)
 from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest
 
 
@@ -29,10 +43,15 @@ class _Handle(Protocol):
 
     def cancel(self) -> None: ...
 
+    def grant(self, steps: int | None) -> None: ...
+
 
 class _Engine(Protocol):
     @property
     def info(self) -> EngineInfo: ...
+
+    @property
+    def idle(self) -> bool: ...
 
     def submit(self, request: GenerationRequest) -> _Handle: ...
 
@@ -115,22 +134,29 @@ class Child:
     def _serve(self, engine: _Engine) -> None:
         closing = False
         while self._handles or not closing:
-            for command in self._due():
-                if isinstance(command, Call):
-                    self._answer(engine, command)
-                else:
-                    self._stop(command)
-                    closing = closing or isinstance(command, Close)
+            for command in self._due(engine.idle):
+                self._obey(engine, command)
+                closing = closing or isinstance(command, Close)
             if self._handles:
                 engine.step()
                 self._report()
 
-    def _due(self) -> list[Command]:
+    def _due(self, idle: bool) -> list[Command]:
         """Commands that have come; waits for one when there is nothing else to do."""
-        due = [] if self._handles else [self._commands.get()]
+        due = [self._commands.get()] if idle else []
         while not self._commands.empty():
             due.append(self._commands.get())
         return due
+
+    def _obey(self, engine: _Engine, command: Command) -> None:
+        match command:
+            case Call():
+                self._answer(engine, command)
+            case Grant(ticket, steps):
+                if (handle := self._handles.get(ticket)) is not None:  # else it is over
+                    handle.grant(steps)
+            case _:
+                self._stop(command)
 
     def _answer(self, engine: _Engine, call: Call) -> None:
         try:

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
+from localspec.backends.memory import resident_bytes
 from localspec.host.inbox import Inbox
 from localspec.host.process import EngineProcess, recipe
 from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest
@@ -37,6 +38,12 @@ class HostedHandle:
         if not self._inbox.over:
             self._process.cancel(self._ticket)
 
+    def grant(self, steps: int | None) -> None:
+        """From any thread: the answer may make so many verify steps more, and then waits; ``None``: to its end. On one
+        that runs without a limit, 0 makes it wait where it is."""
+        if not self._inbox.over:
+            self._process.grant(self._ticket, steps)
+
 
 class HostedEngine:
     """An engine in a process of its own. What it dies of, it dies of alone: open answers end with
@@ -48,8 +55,8 @@ class HostedEngine:
     Args:
         options: what ``factory`` builds from; must be picklable.
         factory: called in the child as ``factory(options, progress=...)``, gives an engine (`Engine`, or anything
-            with ``info``, ``submit``, ``encode``, ``step`` and ``close``). A function of an importable module, not
-            of ``__main__``. Default: `localspec.load`.
+            with ``info``, ``idle``, ``submit``, ``encode``, ``step`` and ``close``). A function of an importable
+            module, not of ``__main__``. Default: `localspec.load`.
         on_progress: called in this thread with what is being loaded and the share done, 0…1; returning False gives
             up.
 
@@ -95,6 +102,11 @@ class HostedEngine:
     def pid(self) -> int:
         """Of the engine's process."""
         return self._process.pid
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that its process holds; ``None``: not known here."""
+        return resident_bytes(self.pid)
 
     def submit(self, request: GenerationRequest) -> HostedHandle:
         """Queues a request.

@@ -18,7 +18,7 @@ class Inbox:
     A reader that is more than `LIMIT` events behind gets fewer and larger ones: neighbours are put together in pairs,
     so that memory is bounded by the answer itself and the engine never waits. Nothing that adds up is lost: texts
     and tokens are joined, counts and times of steps are summed (the newest tree is kept). Only the number of events
-    shrinks; `Finished` has the exact totals.
+    shrinks; `Finished` has the exact totals. Steps that were granted have a `Paced` between them, and stay single.
 
     Locks and queues are those written in C: an interrupt (ctrl-c) in the reader's thread finds them taken or free,
     never in between.

@@ -33,6 +33,7 @@ from localspec.host.wire import (
     Close,
     Command,
     Events,
+    Grant,
     Progress,
     Reply,
     Start,
@@ -136,6 +137,9 @@ class EngineProcess:
 
     def cancel(self, ticket: int) -> None:
         self._send(Cancel(ticket))
+
+    def grant(self, ticket: int, steps: int | None) -> None:
+        self._send(Grant(ticket, steps))
 
     def close(self) -> None:
         """Running answers end as cancelled; a process that does not end within two seconds is killed."""

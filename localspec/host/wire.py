@@ -44,11 +44,19 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer may make so many verify steps more; ``None``: all that come."""
+
+    ticket: int
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Cancel what runs, free the models, exit."""
 
 
-Command = Start | Call | Cancel | Close
+Command = Start | Call | Cancel | Grant | Close
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,19 +81,13 @@ def read_header(path: Path) -> Header:
     with _mapped(path) as buffer:
         reader = _Reader(buffer)
         version, tensors, keys = reader.start(path)
-        try:
-            metadata: dict[str, Any] = {}
-            for _ in range(keys):
-                key = reader.string()
-                metadata[key] = reader.value(reader.number("I"))
+        with _damage_told(path):
+            metadata = dict(reader.entries(keys))
             found = tuple(reader.tensor() for _ in range(tensors))
             alignment = metadata.get("general.alignment", 32)
             if not isinstance(alignment, int) or alignment <= 0:
                 raise ValueError(f"its alignment is {alignment!r}")
             data = -(-reader.at // alignment) * alignment
-        except (struct.error, ValueError, OverflowError, RecursionError) as error:
-            reason = "it ends in the middle" if isinstance(error, struct.error) else error
-            raise ModelLoadError(f"{path} has a damaged header: {reason}", hint=_DAMAGED) from None
         return Header(path, version, metadata, found, data, len(buffer))
 
 
@@ -106,14 +100,18 @@ def architecture(path: Path) -> str | None:
     with _mapped(path) as buffer:
         reader = _Reader(buffer)
         _, _, keys = reader.start(path)
-        try:
-            for _ in range(keys):
-                key, value = reader.string(), reader.value(reader.number("I"))
-                if key == _ARCHITECTURE:
-                    return value if isinstance(value, str) else None
-        except (struct.error, ValueError, OverflowError, RecursionError) as error:
-            raise ModelLoadError(f"{path} has a damaged header: {error}", hint=_DAMAGED) from None
-    return None
+        with _damage_told(path):
+            found = next((value for key, value in reader.entries(keys) if key == _ARCHITECTURE), None)
+    return found if isinstance(found, str) else None
+
+
+@contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (struct.error, ValueError, OverflowError, RecursionError) as error:
+        reason = "it ends in the middle" if isinstance(error, struct.error) else error
+        raise ModelLoadError(f"{path} has a damaged header: {reason}", hint=_DAMAGED) from None
 
 
 @contextmanager
@@ -172,6 +170,11 @@ class _Reader:
         (value,) = struct.unpack_from(f"<{code}", self._buffer, self.at)
         self.at += struct.calcsize(f"<{code}")
         return value  # type: ignore[no-any-return]
+
+    def entries(self, keys: int) -> Iterator[tuple[str, Any]]:
+        """The metadata, entry by entry."""
+        for _ in range(keys):
+            yield self.string(), self.value(self.number("I"))
 
     def string(self) -> str:
         length = self.number("Q")

@@ -103,7 +103,7 @@ COMPLETE = Command(
 )
 CHAT_COMMAND = Command(
     "chat",
-    "Chat at the prompt; ctrl-c stops an answer, ctrl-d leaves.",
+    "Chat; ctrl-c stops an answer, ctrl-d leaves (on the full screen also esc and ctrl-q).",
     (*PROMPT_OPTIONS, *GENERATION_OPTIONS, *_ONLY_CHAT),
     (
         Example("The demo model", "localspec chat"),

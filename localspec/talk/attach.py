@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import UsageError
+from localspec.hub.sizes import human
 from localspec.text.printable import one_line
 
 #: No vocabulary at hand has longer tokens: a file with more bytes a cell cannot fit.
@@ -17,6 +18,7 @@ MOST_BYTES_PER_TOKEN = 256
 MOST_FILES = 200
 #: Characters of a message where it is only named.
 SHORT = 60
+_HEAD = re.compile(r"(?P<name>[^\n]+):\n(?P<fence>`{3,})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,12 @@ class Attachment:
     name: str
     text: str
     tokens: int
+
+    @property
+    def size(self) -> str:
+        """``310 lines, 12 kB``"""
+        lines = self.text.count("\n") + (not self.text.endswith("\n"))
+        return f"{lines} line{'' if lines == 1 else 's'}, {human(len(self.text.encode('utf-8', 'replace')))}"
 
     def block(self) -> str:
         """As it stands in the message: fenced, with a fence that the text does not have."""
@@ -39,9 +47,22 @@ def with_attachments(attachments: Sequence[Attachment], text: str) -> str:
     return "".join(one.block() for one in attachments) + text
 
 
+def parted(message: str) -> tuple[list[Attachment], str]:
+    """The files at the start of a message as it was sent (their tokens are not known any more), and the rest."""
+    files: list[Attachment] = []
+    at = 0
+    while (head := _HEAD.match(message, at)) is not None:
+        end = message.find(f"\n{head['fence']}\n\n", head.end() - 1)
+        if end < 0:
+            break
+        files.append(Attachment(head["name"], message[head.end() : end + 1], 0))
+        at = end + len(head["fence"]) + 3
+    return files, message[at:]
+
+
 def own_words(message: str) -> str:
     """What the user wrote below the attached files; all of it where there are none."""
-    return re.split(r"\n`{3,}\n\n", message)[-1] or message
+    return parted(message)[1] or message
 
 
 def in_short(message: str) -> str:
@@ -67,7 +88,11 @@ def read_file(name: str, n_ctx: int) -> tuple[str, str]:
                 f"{shown} has {size:,} bytes, which cannot fit in a context of {n_ctx} tokens",
                 hint="Attach a part of it, or raise -c.",
             )
-        return shown, path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        data = path.read_bytes()
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        if (zero := data.find(0)) >= 0:  # UTF-16 may pass for UTF-8, and no text has one
+            raise UsageError(f"{shown} is not UTF-8 text (byte {zero} is 0x00)", hint="Convert it first.")
+        return shown, text
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{shown} is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x})",
@@ -76,6 +101,21 @@ def read_file(name: str, n_ctx: int) -> tuple[str, str]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{shown} cannot be read: {reason}", hint="Check the path.") from None
+
+
+def check_room(files: Sequence[Attachment], free: int, n_ctx: int) -> None:
+    """Sees whether files fit into so many free tokens of a context, with something to say about them.
+
+    Raises:
+        UsageError: they do not.
+    """
+    cost = sum(one.tokens for one in files)
+    if cost >= free:
+        names = files[0].name if len(files) == 1 else f"{len(files)} files"
+        raise UsageError(
+            f"{names}: {cost} tokens, {max(free, 0)} of {n_ctx} are free",
+            hint="Attach less, make room with /undo or /clear, or raise -c.",
+        )
 
 
 def matching(pattern: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from threading import RLock
 from typing import Any
@@ -17,7 +18,7 @@ from localspec.talk.attach import own_words
 from localspec.talk.chat import Chat
 from localspec.types import Finished, GenerationRequest, Message
 
-#: An exchange as it was once: the question, and an answer unless it has none.
+#: An exchange as it was once: the question, and its answer unless it waits for one.
 Version = tuple[Entry, ...]
 
 
@@ -42,12 +43,14 @@ class SessionBook:
         self._failing = False
         self._news: list[str] = []
         self._draft: str | None = None  # typed, and not written yet
+        #: Sessions that were left before all of them was written.
+        self._left: list[tuple[Session, MessageTree]] = []
         self._follow(chat.conversation)
         chat.listeners.append(self)
 
     def _follow(self, conversation: Conversation) -> None:
         """From now on this conversation is written down, as a session of its own."""
-        self._flush_draft()
+        self._leave()
         self._conversation = conversation
         self.session = Session(new_id(), created=now(), system=conversation.system)
         self.tree = MessageTree()
@@ -67,9 +70,11 @@ class SessionBook:
             same = (one for one in self.tree.below(parent) if (one.role, one.content) == ("user", question))
             if (known := next(same, None)) is not None:
                 self._asked = known.id
-                return
-            self._asked = self._grow(parent, Turn(Message("user", question)))
-            self._go_on_after(self._asked)
+            else:
+                self._asked = self._grow(parent, Turn(Message("user", question)))
+                self._go_on_after(self._asked)
+            if parent is None:
+                self._title_anew(self._asked)
 
     def answered(self, request: GenerationRequest, finished: Finished | None) -> None:
         with self._lock:
@@ -109,10 +114,11 @@ class SessionBook:
             if not self.save() and session.id == self.session.id:
                 raise StoreError("the end of this conversation is not saved yet", hint="Go on with it as it is.")
             session, tree = self.store.session(session.id) or session, self.store.tree(session.id)
-            self._flush_draft()
+            self._leave()
             self.session, self.tree, self._unwritten, self._begun = session, tree, [], True
             system, lines = settings.system_taken_over(self._chat, session.system)
             self._start(session.leaf, system)
+            self.note_use()
             return [*lines, *settings.taken_over(self._chat, session.settings)]
 
     def walk(self, entry: str) -> None:
@@ -182,6 +188,12 @@ class SessionBook:
                     self._begin()
                     self.save()
 
+    def note_use(self) -> None:
+        """The session is the one that was in use last. That it cannot be noted loses nothing that was said."""
+        with self._lock, suppress(StoreError):
+            if self._begun:
+                self.store.note_use(self.session.id)
+
     def news(self) -> list[str]:
         """Lines for the user that were not taken yet."""
         with self._lock:
@@ -198,6 +210,7 @@ class SessionBook:
                 if self._draft is not None:
                     self.store.set_draft(self.session.id, self._draft)
                     self._draft = None
+                self._left.clear()
             except StoreError as error:
                 if not self._failing:
                     self._news.append(
@@ -210,6 +223,13 @@ class SessionBook:
                 self._news.append("the conversation is saved again; nothing is missing")
             self._failing = False
             return True
+
+    def unsaved(self) -> list[tuple[Session, MessageTree]]:
+        """The sessions that hold something which waits to be written, the one that is gone on with as the last."""
+        with self._lock:
+            if not self._waiting and self._draft is None:
+                return []
+            return [one for one in (*self._left, (self.session, self.tree)) if one[1] or one[0].draft]
 
     # -- inside
 
@@ -229,11 +249,13 @@ class SessionBook:
         return [at for at, entry in enumerate(self._path) if self.tree[entry].role == "user"]
 
     def _versions(self, at: int) -> tuple[int | None, tuple[Version, ...]]:
-        """As `versions`, of the exchange whose question stands at a place of the path, or after its end."""
+        """As `versions`, of the exchange whose question stands at a place of the path, or after its end. A question
+        without an answer is one only while it waits to be asked."""
         versions: list[Version] = []
         for question in self.tree.below(self._path[at - 1] if at else None):
-            answers = self.tree.below(question.id)
-            versions += [(question, answer) for answer in answers] or [(question,)]
+            versions += [(question, answer) for answer in self.tree.below(question.id)]
+            if self.tree.left_out(question.id) and question.id == self.session.leaf:
+                versions.append((question,))
         # After the end there may be a question that has no answer yet: the session ends with it.
         here = self._path[at : at + 2][-1] if at < len(self._path) else self.session.leaf
         return next((number for number, one in enumerate(versions) if one[-1].id == here), None), tuple(versions)
@@ -269,18 +291,26 @@ class SessionBook:
 
     def _begin(self) -> None:
         """The session itself is written before what is in it; its title once there is a question to take it from."""
-        first = next((entry.content for entry in self.tree if entry.role == "user"), "")
-        title = self.session.title or title_of(own_words(first))
+        first = next((entry for entry in self.tree if entry.role == "user"), None)
+        title = self.session.title or ("" if first is None else _titled_after(first))
         if not self._begun or title != self.session.title:
             self.session = replace(self.session, title=title)
             self._waiting.append(_later(self.store.begin, replace(self.session, settings={}, draft="")))
         self._begun = True
 
-    def _flush_draft(self) -> None:
-        """What was typed belongs to the session that is left."""
+    def _title_anew(self, asked: str) -> None:
+        """A session that is called after a question which was left out is called after the one asked in its place."""
+        others = (one for one in self.tree.siblings(asked) if one.id != asked and self.tree.left_out(one.id))
+        if self.session.title in {_titled_after(one) for one in others}:
+            self.rename(_titled_after(self.tree[asked]))
+
+    def _leave(self) -> None:
+        """Another session comes: what was typed belongs to the one before, which is remembered until it is written."""
         if self._draft is not None:
             self._waiting.append(_later(self.store.set_draft, self.session.id, self._draft))
             self._draft = None
+        if self._waiting:
+            self._left.append((self.session, self.tree))
 
     def _write_if_begun(self, write: Callable[..., object], *what: object) -> None:
         if self._begun:
@@ -289,6 +319,10 @@ class SessionBook:
     def _write(self, write: Callable[..., object], *what: object) -> None:
         self._waiting.append(_later(write, self.session.id, *what))
         self.save()
+
+
+def _titled_after(question: Entry) -> str:
+    return title_of(own_words(question.content))
 
 
 def _later(write: Callable[..., object], *what: object) -> Callable[[], object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,15 +14,16 @@ from localspec.chat.reasoning import Reasoning, reasoning_of
 from localspec.chat.window import Fitted, fit, room_for_prompt
 from localspec.errors import UsageError
 from localspec.options import Values, request, spec_params, template_kwargs
-from localspec.talk.attach import Attachment, with_attachments
+from localspec.talk.attach import Attachment, check_room, with_attachments
 from localspec.talk.listener import Listener
+from localspec.talk.mention import not_there, read_mentioned
+from localspec.talk.running import Handle, Running
 from localspec.talk.standing import Remarks, standings
 from localspec.talk.totals import Totals
 from localspec.talk.trace import AnswerTrace
 from localspec.talk.turn import Answer, Asked, LeftOut, Turn
 from localspec.types import (
     EngineInfo,
-    Event,
     Finished,
     GenerationRequest,
     Message,
@@ -31,14 +32,8 @@ from localspec.types import (
 )
 
 SEEDS = 2**64
-
-
-class Handle(Protocol):
-    """The events of one answer."""
-
-    def __iter__(self) -> Iterator[Event]: ...
-
-    def cancel(self) -> None: ...
+#: Tokens that might have stood in the place of one, as they are asked for where somebody watches.
+RIVALS = 5
 
 
 class Engine(Protocol):
@@ -46,6 +41,9 @@ class Engine(Protocol):
 
     @property
     def info(self) -> EngineInfo: ...
+
+    @property
+    def memory(self) -> int | None: ...
 
     def submit(self, request: GenerationRequest) -> Handle: ...
 
@@ -104,8 +102,8 @@ class Chat:
         self._noticed: set[str] = set()
         self._remarks = Remarks()
         self._reasoning: tuple[object, Reasoning] | None = None
-        self._handle: Handle | None = None
-        self._stopping = False
+        #: Stops the answer that runs, or lets it on step by step.
+        self.running = Running()
 
     @property
     def engine(self) -> Engine:
@@ -113,21 +111,23 @@ class Chat:
 
     # -- turns
 
-    def ask(self, text: str, *, replacing: int = 0) -> Turn:
-        """A question and the events of its answer; files that wait are sent before the text.
+    def ask(self, text: str, *, replacing: int = 0, typed: str = "") -> Turn:
+        """A question and the events of its answer; files that wait, and those that are mentioned, are sent before the
+        text.
 
         What was shown of the answer is part of the conversation as soon as the iterator ends or is closed, whatever
         ended it. A question that brought nothing leaves everything as it was.
 
         Args:
             replacing: so many last exchanges make place for this one.
+            typed: what of the text may mention files: nothing that was pasted or piped in.
 
         Raises:
             LocalspecError: from the iterator: the question cannot be asked.
         """
         self._again = 0
-        question = with_attachments(self.attachments, text)
-        return self._start(question, replacing, tuple(self.attachments))
+        self.running.begin()
+        return self._ask(text, replacing, typed)
 
     def regenerate(self, back: int = 1) -> Turn:
         """Asks a question again: the last, or the ``back``-th last with what followed it. After an answer a fixed seed
@@ -161,20 +161,29 @@ class Chat:
 
     def stop(self) -> None:
         """From any thread or a signal handler: ends the running answer within one pass."""
-        self._stopping = True
-        if self._handle is not None:
-            self._handle.cancel()
+        self.running.stop()
+
+    def _ask(self, text: str, replacing: int, typed: str) -> Turn:
+        waiting = {one.name for one in self.attachments}
+        files = [one for one in read_mentioned(typed, self.engine.info.n_ctx) if one[0] not in waiting]
+        sent = (*self.attachments, *self._counted(files, self._without(replacing)))
+        yield from self._turn(with_attachments(sent, text), replacing, sent, not_there(typed))
 
     def _start(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
-        self._handle, self._stopping = None, False
+        self.running.begin()
         return self._turn(question, replacing, sent)
 
-    def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...]) -> Turn:
+    def _turn(self, question: str, replacing: int, sent: tuple[Attachment, ...], remarks: Sequence[str] = ()) -> Turn:
         try:
             yield Asked(question, replacing)
         except GeneratorExit:
             self.unanswered = (question, replacing, sent)
             raise
+        for one in sent:
+            if one not in self.attachments:  # else somebody has attached it, and was told
+                yield Notice(0, f"{one.name}: {one.tokens:,} tokens")
+        for line in remarks:
+            yield Notice(0, line)
         kept = self._without(replacing)
         replaced = self.conversation.turns[len(kept.turns) :]
         fitted = self._asked_after(kept, question)
@@ -185,10 +194,17 @@ class Chat:
             yield Notice(0, line)
         reasoning = self.reasoning()
         answer = Answer(reasoning.splitter(), hides=self.values["reasoning"] == "off")
-        asked = replace(self.request(fitted.messages), draft_from=said(replaced), trace=bool(self.watchers))
-        self._handle = handle = self.engine.submit(asked)
-        if self._stopping:
-            handle.cancel()
+        steps = self.running.steps
+        watched = bool(self.watchers) or steps is not None
+        asked = replace(
+            self.request(fitted.messages),
+            draft_from=said(replaced),
+            trace=watched,
+            logprobs=RIVALS if watched else None,
+            steps=steps,
+        )
+        handle = self.engine.submit(asked)
+        self.running.runs(handle, asked)
         self.trace = trace = AnswerTrace()
         try:
             for listener in self.listeners:
@@ -199,7 +215,7 @@ class Chat:
                     self._remarks.hear(event)
                 yield from answer.take(event)
         finally:
-            self._handle = None
+            self.running.over()
             self.unanswered = None if answer.worth_keeping else (question, replacing, sent)
             if answer.worth_keeping:
                 self._keep(question, answer, replacing)
@@ -241,7 +257,7 @@ class Chat:
     @property
     def stopping(self) -> bool:
         """Whether the user stopped the answer that runs, or the last one."""
-        return self._stopping
+        return self.running.stopping
 
     @property
     def left_out(self) -> int:
@@ -353,15 +369,16 @@ class Chat:
             return 0
         return len(self.engine.encode(replace(request(self.values, prompt=text), special=False)))
 
-    def used(self) -> int:
-        """Tokens of the conversation with its system message: what the next prompt begins with.
+    def used(self, conversation: Conversation | None = None) -> int:
+        """Tokens of the conversation, or of another, with its system message: what the next prompt begins with.
 
         Raises:
             LocalspecError: the template refuses it, or the engine has died.
         """
-        if not self.conversation.messages:
-            return self.count(self.conversation.system or "")
-        fitted = self._fitted(self.conversation.prompt(), sys.maxsize)
+        conversation = conversation or self.conversation
+        if not conversation.messages:
+            return self.count(conversation.system or "")
+        fitted = self._fitted(conversation.prompt(), sys.maxsize)
         return len(self.engine.encode(self.request(fitted.messages)))
 
     def attach(self, files: Sequence[tuple[str, str]]) -> list[Attachment]:
@@ -370,20 +387,21 @@ class Chat:
         Raises:
             UsageError: they do not fit in what is left of the context.
         """
-        new = [Attachment(name, text, self.count(Attachment(name, text, 0).block())) for name, text in files]
-        cost, free = sum(one.tokens for one in new), self.free()
-        if cost >= free:
-            names = new[0].name if len(new) == 1 else f"{len(new)} files"
-            raise UsageError(
-                f"{names}: {cost} tokens, {max(free, 0)} of {self.engine.info.n_ctx} are free",
-                hint="Attach less, make room with /undo or /clear, or raise -c.",
-            )
+        new = self._counted(files, self.conversation)
         self.attachments += new
         return new
 
-    def free(self) -> int:
-        """Tokens of the context that neither the conversation nor a waiting file takes."""
-        return self.engine.info.n_ctx - self.used() - sum(one.tokens for one in self.attachments)
+    def _counted(self, files: Sequence[tuple[str, str]], conversation: Conversation) -> list[Attachment]:
+        """Files that are to follow a conversation; raises as `attach`."""
+        new = [Attachment(name, text, self.count(Attachment(name, text, 0).block())) for name, text in files]
+        if new:
+            check_room(new, self.free(conversation), self.engine.info.n_ctx)
+        return new
+
+    def free(self, conversation: Conversation | None = None) -> int:
+        """Tokens of the context that neither the conversation nor a waiting file takes; raises as `used`."""
+        waiting = sum(one.tokens for one in self.attachments)
+        return self.engine.info.n_ctx - self.used(conversation) - waiting
 
 
 def said(turns: Sequence[PastTurn]) -> tuple[str, ...]:

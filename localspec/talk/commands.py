@@ -155,9 +155,10 @@ FILES = (
     ),
     Command(
         "export",
-        "FILE.md|.html|.json",
+        "FILE.md|.html|.json|.jsonl",
         "writes it to read",
-        "Writes the conversation to read (md), for a browser or to print (html), or for other programs (json).",
+        "Writes the conversation to read (md), for a browser or to print (html), for other programs (json), or with all"
+        " its branches for llama.cpp's web UI and /import (jsonl).",
         talk.export_,
         completes="path",
     ),
@@ -238,6 +239,14 @@ MODELS = (
         f" {', '.join(engine.SPEC_KEYS)}; for example /spec n-max 5.",
         engine.spec,
         completes="spec",
+    ),
+    Command(
+        "step",
+        "[on|off]",
+        "key by key",
+        "On the full screen: answers wait for a key before every verify step, to see what of the guesses holds.",
+        engine.step,
+        completes="switch",
     ),
     Command(
         "stats",

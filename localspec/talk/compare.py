@@ -9,7 +9,8 @@ from typing import Literal
 
 from localspec.errors import EngineError, UsageError
 from localspec.report import speed
-from localspec.talk.chat import Chat, Handle
+from localspec.talk.chat import Chat
+from localspec.talk.running import Handle
 from localspec.text.printable import printable
 from localspec.types import Failed, Finished, GenerationRequest, SpecParams, Tokens
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from localspec.errors import StoreError, UsageError
@@ -17,7 +19,12 @@ from localspec.talk.presets import WORDS, user_presets
 from localspec.text.printable import one_line
 
 MOST = 200
+#: Entries of a folder that are looked at: this is done at every key.
+MOST_LOOKED = 10_000
 SPEC_WORDS = ("on", *MODES, "type", *SPEC_KEYS)
+
+#: A mention that ends where the cursor is.
+_MENTION = re.compile(r'(?:^|\s)@(?:"(?P<quoted>[^"]*)|(?P<bare>[^\s"`]*))$')
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,10 @@ class Completion:
 
 
 def completions(before: str, chat: Chat, book: SessionBook | None = None) -> list[Completion]:
-    """For a line that begins with a slash: command names, then what the command takes. ``book``: where sessions are."""
+    """For a line that begins with a slash: command names, then what the command takes. ``book``: where sessions are.
+    Elsewhere the files that the word before the cursor may mention."""
+    if (mention := _MENTION.search(before[before.rfind("\n") + 1 :])) is not None and not commands.is_command(before):
+        return _mentions(mention)
     if not before.startswith("/") or before.startswith("//") or "\n" in before:
         return []
     name, space, argument = before[1:].partition(" ")
@@ -112,10 +122,30 @@ def _presets(argument: str) -> list[Completion]:
 
 def _paths(argument: str) -> list[Completion]:
     """Files and folders; the part after the last slash is completed."""
+    last = os.path.basename(argument)
+    return [Completion(name, len(last)) for name in _names(argument)]
+
+
+def _mentions(begun: re.Match[str]) -> list[Completion]:
+    """The same for a mention, as a whole: in quotes where a name has blanks."""
+    path = begun["quoted"] if begun["quoted"] is not None else begun["bare"]
+    folder = path[: len(path) - len(os.path.basename(path))]
+    names = [folder + name for name in _names(path) if "\n" not in name and '"' not in name]
+    return [Completion(_mention(name, begun["quoted"] is not None), len(begun[0].lstrip())) for name in names]
+
+
+def _mention(path: str, quoted: bool) -> str:
+    if not quoted and not any(char.isspace() for char in path):
+        return f"@{path}"
+    return f'@"{path}' if path.endswith("/") else f'@"{path}"'  # in a folder there is more to come
+
+
+def _names(argument: str) -> list[str]:
+    """What the part after the last slash may become: names of files, and of folders with a slash."""
     folder, last = os.path.split(argument)
     try:
-        entries = sorted(os.scandir(Path(folder or ".").expanduser()), key=lambda entry: entry.name)
+        entries = sorted(islice(os.scandir(Path(folder or ".").expanduser()), MOST_LOOKED), key=lambda one: one.name)
     except (OSError, RuntimeError, ValueError):  # RuntimeError: ~ of nobody
         return []
     found = [entry for entry in entries if entry.name.startswith(last) and (last or not entry.name.startswith("."))]
-    return [Completion(entry.name + ("/" if entry.is_dir() else ""), len(last)) for entry in found[:MOST]]
+    return [entry.name + ("/" if entry.is_dir() else "") for entry in found[:MOST]]

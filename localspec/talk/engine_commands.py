@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localspec.drafters.files import FROM_FILE
+from localspec.drafters.files import DRAFT_MODEL, FROM_FILE
 from localspec.errors import UsageError
 from localspec.hub import is_repo
 from localspec.hub.shelf import DEMO, located
@@ -83,7 +83,7 @@ def spec(front: Front, argument: str) -> None:
     if name in ("on", *MODES) and not text:
         settings.apply(chat, {"spec": _mode_on(chat) if name == "on" else name})
     elif name == "type" and text.strip():
-        _set_types(chat, text.strip())
+        _set_types(front, text.strip())
     elif name and text.strip():
         option = _spec_option(name)
         front.say(settings.change_option(chat, option, text.strip(), called=settings.short(option)))
@@ -127,14 +127,26 @@ def _amounts(chat: Chat, asked: SpecParams) -> str:
     )
 
 
-def _set_types(chat: Chat, text: str) -> None:
+def _set_types(front: Front, text: str) -> None:
+    chat = front.chat
     types = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
     if types in ((), ("none",)):
         settings.apply(chat, {"spec": "off"})
         return
+    _check_draft(chat, types)
     loaded = set(types) <= set(chat.engine.info.drafters)
+    if not loaded:
+        front.say("getting ready: other drafters; the engine starts anew with the same model …")
     settings.apply(chat, {"spec": _mode_on(chat), **({} if loaded else {"spec_type": ",".join(types)})})
     chat.types = types
+
+
+def _check_draft(chat: Chat, types: tuple[str, ...]) -> None:
+    """What loading would refuse as well, with a hint for the command line."""
+    lacking = next((one for one in types if one in FROM_FILE), None)
+    if lacking is not None and chat.values["model_draft"] is None and chat.values["hf_repo_draft"] is None:
+        what = "a draft model" if lacking == DRAFT_MODEL else "a head"
+        raise UsageError(f"{lacking} needs {what}", hint="/draft FILE loads one; so does F8 on the full screen.")
 
 
 def _spec_option(name: str) -> Option:
@@ -143,6 +155,25 @@ def _spec_option(name: str) -> Option:
         if (option := options.get(prefix + name.lstrip("-").replace("_", "-"))) is not None:
             return option
     raise UsageError(f"/spec has no {name:.40}", hint=f"There are {', '.join(SPEC_KEYS)}.")
+
+
+def step(front: Front, argument: str) -> None:
+    if not front.paces:
+        raise UsageError(
+            "this prompt has no keys for single steps", hint="The full screen has: localspec chat without --no-tui."
+        )
+    running = front.chat.running
+    if argument:
+        running.pace(settings.switch(argument))
+    front.say(step_mode(front.chat))
+
+
+def step_mode(chat: Chat) -> str:
+    """How it stands, in words."""
+    if not chat.running.paced:
+        return "step mode is off: answers come by themselves"
+    seldom = "" if spec_params(chat.values).mode == "fixed" else "; with /spec fixed there are guesses in all of them"
+    return f"step mode is on: answers wait before every verify step{seldom}"
 
 
 def think(front: Front, argument: str) -> None:

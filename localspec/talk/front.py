@@ -28,6 +28,8 @@ class Terminal(Protocol):
 
     #: Enter begins a new line instead of sending.
     multiline: bool
+    #: What of the last message was written by hand: only there files may be mentioned.
+    typed: str
 
     def read(self, default: str = "") -> str | None:
         """The next message; ``default`` is there to be changed. ``None``: the end of input (ctrl-d).
@@ -41,8 +43,8 @@ class Terminal(Protocol):
         """ctrl-c stopped something: what was typed in the meantime is not sent by itself. It is the
         draft of the next message, or given up where there is no way to show it; the user is told."""
 
-    def copy(self, text: str) -> bool:
-        """Puts text into the clipboard; False if this terminal has no way to."""
+    def copy(self, text: str) -> str:
+        """Puts text into the clipboard; a line that says which way it went, or that there is none."""
 
 
 class Front(Protocol):
@@ -69,6 +71,10 @@ class Front(Protocol):
     @property
     def keys_in_brief(self) -> Sequence[str]:
         """The same in a few words each, without what few people need."""
+
+    @property
+    def paces(self) -> bool:
+        """Whether it has keys that let an answer go on step by step."""
 
     def say(self, text: str) -> None:
         """Lines for the user; control characters in them are made harmless."""

@@ -22,6 +22,7 @@ COMMON = (
 )
 #: What a knob of ``on`` and ``off`` goes through.
 SWITCH = ("on", "off")
+NONE = "(none)"
 
 
 class _Reads(Mapping[str, Any]):
@@ -69,11 +70,13 @@ class Knob:
     value: str
     default: str
     choices: tuple[str, ...] = ()
+    unset: str = NONE  # what counts where there is no value, in words
 
     @classmethod
     def of(cls, chat: Chat, option: Option) -> Knob:
         now, given = (_text(values[option.name]) for values in (chat.values, chat.given))
-        return cls(settings.short(option), now, given, SWITCH if option.kind is bool else option.choices)
+        choices = SWITCH if option.kind is bool else option.choices
+        return cls(settings.short(option), now, given, choices, _unset(chat, option))
 
     @property
     def changed(self) -> bool:
@@ -82,7 +85,7 @@ class Knob:
     @property
     def note(self) -> str:
         """What differs from the default, in words; nothing if nothing does."""
-        return f"* was {self.default or '(none)'}" if self.changed else ""
+        return f"* was {self.default or NONE}" if self.changed else ""
 
     @property
     def editable(self) -> bool:
@@ -93,6 +96,11 @@ class Knob:
         """The choice that follows ``text``; the first one after what is none."""
         at = self.choices.index(text) + 1 if text in self.choices else 0
         return self.choices[at % len(self.choices)]
+
+
+def _unset(chat: Chat, option: Option) -> str:
+    """How many guesses there are at most is left to the mode."""
+    return f"{depth({**chat.values, option.name: None})} (default)" if option.name == "draft_n_max" else NONE
 
 
 def _text(value: Any) -> str:

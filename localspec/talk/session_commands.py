@@ -147,7 +147,8 @@ def walked(front: Front, by: int) -> str:
 def _back(book: SessionBook, argument: str) -> int:
     """Which exchange is meant. Without a number the one that was taken back last, or else the last."""
     if not argument:
-        if book.versions(0)[1]:
+        taken_back = len(book.versions(0)[1])
+        if taken_back > (book.unanswered is not None):  # a question that waits for its answer was not taken back
             return 0
         if not book.exchanges():
             raise UsageError("nothing was asked in this conversation", hint="Write a message first.")

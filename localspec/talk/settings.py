@@ -197,7 +197,7 @@ def system_taken_over(chat: Chat, saved: str | None) -> tuple[str | None, list[s
         return saved, []
     if chat.typed.isdisjoint({"system", "system_file"}):
         return saved, [f"system message: {in_short(now or '(none)')} -> {in_short(saved or '(none)')}"]
-    return now, [f"as on the command line: the system message (saved: {in_short(saved or '(none)')})"]
+    return now, [f"as it is now: the system message (saved: {in_short(saved or '(none)')})"]
 
 
 def taken_over(chat: Chat, saved: Values) -> list[str]:
@@ -222,7 +222,7 @@ def taken_over(chat: Chat, saved: Values) -> list[str]:
     loaded, failed = _apply_what_can_be(chat, changes)
     changed = changes_between(before, chat.values, safe)
     lines = ["settings: " + ", ".join(changed) + ("; the engine was loaded anew" if loaded else "")] if changed else []
-    lines += ["as on the command line: " + ", ".join(stay)] if stay else []
+    lines += ["as it is now: " + ", ".join(stay)] if stay else []
     return [*lines, *lost, *failed]
 
 

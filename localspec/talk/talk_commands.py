@@ -7,11 +7,14 @@ import os
 from pathlib import Path
 
 from localspec.chat import transcript
+from localspec.chat.store import MessageTree, Session, title_of
+from localspec.chat.store.outgoing import for_web_ui, of_turns
 from localspec.errors import UsageError
 from localspec.talk import settings
-from localspec.talk.attach import Attachment, in_short, matching, read_file
+from localspec.talk.attach import Attachment, in_short, matching, own_words, read_file
 from localspec.talk.chat import exchanges
 from localspec.talk.front import Front, Leave, LineCleared
+from localspec.talk.mention import as_typed
 
 WIDTH = 20  # cells of the gauge
 #: Watches the trees of a chat.
@@ -37,14 +40,14 @@ def edit(front: Front, argument: str) -> None:
     if back > len(questions):
         raise _too_far(back, len(questions), "asked")
     try:
-        text = front.terminal.read(questions[-back])
+        text = front.terminal.read(as_typed(questions[-back]))
     except (KeyboardInterrupt, LineCleared):
         text = None
     if not (text or "").strip():
         front.say("nothing was changed")
         return
     assert text is not None
-    front.turn(front.chat.ask(text, replacing=back))
+    front.turn(front.chat.ask(text, replacing=back, typed=front.terminal.typed))
 
 
 def undo(front: Front, argument: str) -> None:
@@ -128,8 +131,20 @@ def load(front: Front, argument: str) -> None:
 def export_(front: Front, argument: str) -> None:
     path = _file(argument, "/export evening.md")
     form, title = transcript.form_of(path), "" if front.book is None else front.book.session.title
-    transcript.write(path, transcript.export(front.chat.conversation, form, title or "Conversation"))
-    front.say(f"wrote {_size(front)} to {path}")
+    if form == "jsonl":
+        text = for_web_ui(*_with_branches(front))
+    else:
+        text = transcript.export(front.chat.conversation, form, title or "Conversation")
+    transcript.write(path, text)
+    front.say(f"wrote {_size(front)} to {path}" + (", for llama.cpp's web UI and /import" if form == "jsonl" else ""))
+
+
+def _with_branches(front: Front) -> tuple[Session, MessageTree]:
+    if front.book is not None:
+        return front.book.session, front.book.tree
+    conversation = front.chat.conversation
+    first = next((own_words(one.content) for one in conversation.messages), "")
+    return of_turns(conversation.system, conversation.turns, title_of(first))
 
 
 def trace(front: Front, argument: str) -> None:
@@ -152,11 +167,7 @@ def copy(front: Front, argument: str) -> None:
     answers = [message.content for message in front.chat.conversation.messages if message.role == "assistant"]
     if back > len(answers):
         raise _too_far(back, len(answers), "answered")
-    text = answers[-back]
-    if front.terminal.copy(text):
-        front.say(f"{len(text)} characters went to the clipboard, if this terminal takes them (OSC 52)")
-    else:
-        front.say("this terminal has no clipboard: /export FILE.md writes the conversation to a file")
+    front.say(front.terminal.copy(answers[-back]))
 
 
 def multiline(front: Front, argument: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from localspec.types import (
     Event,
     Finished,
     Notice,
+    Paced,
     SpecStats,
     Standing,
     Started,
@@ -47,6 +49,17 @@ class Remark:
     standing: Standing
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A guess that was verified and not drawn; ``target_p`` is ``None`` where nobody told it."""
+
+    token: int
+    piece: bytes
+    source: str
+    draft_p: float
+    target_p: float | None
+
+
 class AnswerTrace:
     """Grows by the events of one answer.
 
@@ -62,12 +75,16 @@ class AnswerTrace:
         self.remarks: list[Remark] = []
         #: Who guessed, in order of the first guess.
         self.drafters: list[str] = []
+        #: Places where guesses were refused.
+        self.refusals = 0
         #: The last step that had guesses.
         self.last_draft: Step | None = None
         self._book = StatsBook()
         self._trees: dict[int, TreeTrace] = {}
+        self._refused: dict[int, tuple[Refused, ...]] = {}  # by place of what the target drew itself
         self._most_trees = trees
         self._emitted = self._count = 0
+        self._steps_when_paced: int | None = None
         # Sums up to each step, so that any stretch of the answer costs two look-ups.
         self._drafted, self._accepted = [0], [0]
 
@@ -81,6 +98,8 @@ class AnswerTrace:
                 self._meet(token.source for token in event.tokens)
                 if event.step is not None:
                     self._add(event.step)
+            case Paced():
+                self._steps_when_paced = len(self.steps)
             case Notice(about=Standing() as standing):
                 self.remarks.append(Remark(self._count, standing))
             case Finished():
@@ -102,6 +121,10 @@ class AnswerTrace:
             self.last_draft = step
             if stats.tree is not None:
                 self._keep(step.number, stats.tree)
+                if not stats.cut:  # what the target drew came out: it is the step's last token
+                    refused = _refused(stats.tree)
+                    self._refused[self._emitted - 1] = refused
+                    self.refusals += bool(refused)
         if joined == 1:
             self._book.add(stats, *_sources(stats.tree))
 
@@ -118,6 +141,11 @@ class AnswerTrace:
         """Totals so far; the engine's own once the answer is over. Until then joined steps are missing, since nobody
         knows what each of them brought, and ``by_source`` is empty if the request asked for no trace."""
         return self._book.snapshot() if self.finished is None else self.finished.stats
+
+    @property
+    def paced(self) -> bool:
+        """Whether the newest step was granted by itself, or the first is waited for."""
+        return self._steps_when_paced is not None and len(self.steps) <= self._steps_when_paced + 1
 
     @property
     def saved(self) -> float | None:
@@ -152,6 +180,18 @@ class AnswerTrace:
         asked for, or newer trees took its place."""
         return self._trees.get(step.number)
 
+    def refused(self, place: int) -> tuple[Refused, ...] | None:
+        """What was guessed in place of a token that the target drew itself, the likeliest first; ``None``: not known,
+        since no trace was asked for, or several steps came as one."""
+        at = bisect_right(self.steps, place, key=lambda step: step.at) - 1
+        drafted = at >= 0 and self.steps[at].stats.draft_n > 0
+        return self._refused.get(place, None if drafted else ())
+
+    @property
+    def traced(self) -> bool:
+        """Whether any step came with its tree."""
+        return bool(self._trees)
+
     def tokens_of(self, step: Step) -> list[TokenInfo]:
         """What a step emitted, as far as it is here: tokens are held back while they may belong to a stop string."""
         return self.tokens[step.at : step.at + max(step.stats.emitted, 0)]
@@ -177,6 +217,22 @@ class AnswerTrace:
                     "drafters": [{"name": one.drafter, "state": one.state, "why": one.why} for one in said],
                 }
             )
+
+
+def _refused(tree: TreeTrace) -> tuple[Refused, ...]:
+    """Guesses that would have followed the last one that held."""
+    end = tree.path[-1] if tree.path else 0
+    nodes = [node for node, parent in enumerate(tree.parents) if node and parent == end]
+    return tuple(
+        Refused(
+            tree.tokens[node],
+            tree.pieces[node] if tree.pieces else b"",
+            tree.sources[node],
+            tree.scores[node],
+            tree.target_p[node] if tree.target_p else None,
+        )
+        for node in sorted(nodes, key=lambda node: -tree.scores[node])
+    )
 
 
 def _sources(tree: TreeTrace | None) -> tuple[Sequence[str], Sequence[str]]:

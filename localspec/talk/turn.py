@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from localspec.text.thinking import Piece, ThinkingSplitter
-from localspec.types import Event, Failed, Finished, Notice, Prefill, Started, Tokens
+from localspec.types import Event, Failed, Finished, Notice, Paced, Prefill, Started, Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LeftOut:
 
 
 #: `Asked` comes first. A step's `Tokens` come before the pieces of text that they make.
-TurnEvent = Asked | Piece | Started | Prefill | Tokens | Notice | LeftOut | Finished | Failed
+TurnEvent = Asked | Piece | Started | Prefill | Tokens | Paced | Notice | LeftOut | Finished | Failed
 #: Events of one turn; to be closed by whoever leaves it early.
 Turn = Generator[TurnEvent, None, None]
 

@@ -264,7 +264,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
 def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
     Database(path, [*MIGRATIONS, more]).open()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"written by a newer localspec \(format 2, this one reads 1\)") as caught:
+    with pytest.raises(StoreError, match=r"written by a newer localspec \(format 3, this one reads 2\)") as caught:
         Store(path).sessions()
     assert "Update localspec" in caught.value.hint
     assert path.read_bytes() == before

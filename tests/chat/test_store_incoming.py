@@ -118,6 +118,14 @@ def test_branches_of_the_web_ui_are_kept(tmp_path: Path, form: str) -> None:
     assert one.session.leaf == entries["second"].id
 
 
+def test_lines_end_where_json_lines_do(tmp_path: Path) -> None:
+    """A browser leaves other breaks in a text as they are."""
+    nodes = [node("q", "user", "a\u2028b\x85c", None)]
+    records = [{"type": "session", **HEAD}, {"type": "message", "message": nodes[0]}]
+    (one,) = read(tmp_path, "\n".join(json.dumps(x, ensure_ascii=False) for x in records).encode())
+    assert [entry.content for entry in one.entries] == ["a\u2028b\x85c"]
+
+
 def test_read_twice_is_taken_in_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "sessions.db")
     for number in (5, len(TREE)):  # the talk went on between

@@ -185,10 +185,32 @@ def test_export_as_markdown(conversation: Conversation) -> None:
     conversation.add("user", "Hi\n")
     conversation.add("assistant", "Yo\udc80", thinking="hm")
     assert export(conversation, "md") == (
-        "## System\n\nBe brief.\n\n## User\n\nHi\n\n## Assistant\n\n"
+        "# Conversation\n\n## System\n\nBe brief.\n\n## User\n\nHi\n\n## Assistant\n\n"
         "<details>\n<summary>Thinking</summary>\n\nhm\n\n</details>\n\nYo\ufffd\n"
     )
-    assert export(Conversation(), "md") == ""
+    assert export(Conversation(), "md", "a *b*\n<c>") == "# a \\*b\\* \\<c\\>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("so:\n```python\nx = 1", "\n```"),
+        ("```\na\n```\nb\n~~~~ c `d`\n```\n~~~", "\n~~~~"),
+        ("- in a list:\n  ````\n  ```\n  ```` no end", "\n  ````"),
+        ("```\na\n`````\nb", ""),
+        ("no fence: ```a``` and\n```b```\n``", ""),
+        ("", ""),
+    ],
+)
+def test_code_that_was_broken_off_ends_with_its_message(text: str, end: str) -> None:
+    conversation = Conversation()
+    conversation.add("user", "ask")
+    conversation.add("assistant", text, thinking=text or "hm", stopped=True)
+    conversation.add("user", "more")
+    answer = export(conversation, "md").partition("## Assistant\n\n")[2].partition("\n\n## User")[0]
+    body = f"{text}{end}\n\n" if text else ""
+    thinking = f"<details>\n<summary>Thinking</summary>\n\n{text or 'hm'}{end}\n\n</details>"
+    assert answer == f"{thinking}\n\n{body}*(stopped)*"
 
 
 def test_export_as_json_is_a_list_of_messages(conversation: Conversation) -> None:

@@ -19,10 +19,10 @@ TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
 
 
 class Slow(FakeTarget):
-    """Dies in the pass whose number the environment names."""
+    """The environment says how slow, and in which pass it dies."""
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
-        time.sleep(0.02)
+        time.sleep(float(os.environ.get("LOCALSPEC_TEST_PASS_TIME", "0.02")))
         if str(self.passes) == os.environ.get("LOCALSPEC_TEST_DIES_AT"):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().forward(work)

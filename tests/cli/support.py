@@ -18,8 +18,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCALSPEC, FAKE = "localspec", "tests.cli.fake_main"
+#: For what is only waited for: models without weights that are slow otherwise (tests/cli/factories.py).
+HURRY = {"LOCALSPEC_TEST_PASS_TIME": "0"}
 #: Quick and the same on every machine.
 PLAIN = ("-t", "1", "--temp", "0", "-s", "1")
+#: And no passes measured when a model with weights is loaded, for what has nothing to do with guesses.
+ALONE = (*PLAIN, "--spec-type", "none")
 
 Done = subprocess.CompletedProcess[bytes]
 
@@ -31,23 +35,23 @@ def command(*arguments: str, module: str = LOCALSPEC) -> list[str]:
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
     # Neither the user's history nor the user's conversations; processes at a time have each their own.
     place = os.path.join(tempfile.gettempdir(), f"localspec-tests-{os.getuid()}")
-    own = {"XDG_STATE_HOME": place, "XDG_DATA_HOME": os.path.join(place, str(os.getpid()))}
+    # The clipboard of whoever runs the tests is left alone: over ssh it is the terminal's.
+    own = {"SSH_TTY": "away", "XDG_STATE_HOME": place, "XDG_DATA_HOME": os.path.join(place, str(os.getpid()))}
     return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **own, **(changes or {})}
 
 
 def run(*arguments: str, module: str = LOCALSPEC, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
     """The finished command; its standard input is a pipe with ``stdin``."""
-    return subprocess.run(
-        command(*arguments, module=module), input=stdin, capture_output=True, env=environment(env), timeout=100
-    )
+    env = environment({**HURRY, **(env or {})})
+    return subprocess.run(command(*arguments, module=module), input=stdin, capture_output=True, env=env, timeout=100)
 
 
-def shell(script: str, *arguments: str, module: str = LOCALSPEC) -> Done:
+def shell(script: str, *arguments: str, module: str = LOCALSPEC, env: Mapping[str, str] | None = None) -> Done:
     """Runs ``script`` in bash, where ``"$@"`` is the command."""
     return subprocess.run(
         ["bash", "-c", script, "bash", *command(*arguments, module=module)],
         capture_output=True,
-        env=environment(),
+        env=environment(env),
         timeout=100,
     )
 
@@ -79,7 +83,12 @@ def plain(screen: bytes) -> str:
 
 
 class Terminal:
-    """The command at a terminal of its own; ``stdout`` may be a file instead."""
+    """The command at a terminal of its own; ``stdout`` may be a file instead.
+
+    Attributes:
+        untouched: the settings of the line before the command.
+        written: everything that was read so far.
+    """
 
     def __init__(
         self,
@@ -90,6 +99,8 @@ class Terminal:
     ) -> None:
         self._line, theirs = pty.openpty()
         self.name = os.ttyname(theirs)
+        self.untouched = self.modes()
+        self.written = b""
         self.process = subprocess.Popen(
             command(*arguments, module=module),
             stdin=theirs,
@@ -150,6 +161,8 @@ class Terminal:
         ready, _, _ = select.select([self._line], [], [], 60)
         assert ready, f"nothing more comes after {self._seen!r}"
         try:
-            return os.read(self._line, 65536)
+            more = os.read(self._line, 65536)
         except OSError:  # Linux's way to say that the other side is closed
             return b""
+        self.written += more
+        return more

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from localspec.errors import ExitCode
 from tests.cli.factories import BELL, BRACKETS, C1, ESCAPE
 from tests.cli.support import FAKE, TAKEN, Terminal, children, error_line, plain, run, shell
 
-CHAT = ("chat", "-m", "fake.gguf", "-s", "3", "-n", "20", "--ignore-eos")
-LONG = ("chat", "-m", "fake.gguf", "-s", "3", "-n", "300", "--ignore-eos")
+CHAT = ("chat", "--no-tui", "-m", "fake.gguf", "-s", "3", "-n", "20", "--ignore-eos")
+LONG = ("chat", "--no-tui", "-m", "fake.gguf", "-s", "3", "-n", "300", "--ignore-eos")
 
 
 def chat(*arguments: str, stdout: int | None = None) -> Terminal:
@@ -186,6 +187,26 @@ def test_piped_input_is_one_message() -> None:
 def test_empty_input_is_a_usage_error_and_nothing_is_loaded(text: bytes, more: tuple[str, ...]) -> None:
     line = error_line(run(*CHAT, *more, module=FAKE, stdin=text), 2)
     assert "there is no terminal to chat at and standard input is empty. Use -p TEXT" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("-m", "none.gguf"), "none.gguf does not exist. Check the path."),
+        (("-md", "none.gguf"), "the draft model: none.gguf does not exist. Check the path."),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_named_before_empty_input(given: tuple[str, ...], says: str) -> None:
+    assert says in error_line(run("chat", *given), ExitCode.MODEL)
+
+
+@pytest.mark.parametrize("flag", ["-m", "-md"])
+def test_a_path_that_leads_nowhere_opens_no_screen(flag: str) -> None:
+    with Terminal("chat", flag, "none.gguf") as terminal:
+        code, shown = terminal.end()
+    assert code == ExitCode.MODEL
+    assert b"none.gguf does not exist. Check the path." in shown
+    assert b"\x1b[?1049h" not in shown
 
 
 def test_an_empty_text_without_a_terminal_is_no_message() -> None:

@@ -48,7 +48,7 @@ def offered(folder: Path, *words: str, cache: Path | None = None) -> list[str]:
         (["complete", "-n", "5", "--json"], ["--json-schema", "--json-schema-file", "--json", "--jsonl"]),
         (["complete", "--model", ""], []),  # bash goes on with names of files
         (["complete", "--spec-type", "su"], ["suffix"]),
-        (["complete", "--spec-type", "suffix,dr"], ["suffix,draft-simple"]),
+        (["complete", "--spec-type", "suffix,draft-s"], ["suffix,draft-simple"]),
         (["help", "ex"], ["exit-codes"]),
         (["help", "mo"], ["models"]),
         (["--ver"], ["--version"]),

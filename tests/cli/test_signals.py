@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import FAKE, PLAIN, ROOT, children, command, environment, shell
+from tests.cli.support import ALONE, FAKE, ROOT, children, command, environment, run, shell
 
 STORY = ("complete", "-m", "fake.gguf", "-s", "3", "-n", "450", "--ignore-eos", "-p", "abc")
 SOON = 5.0  # seconds; the answer alone takes nine
@@ -47,7 +47,7 @@ def test_while_decoding_the_text_so_far_stays(number: signal.Signals, code: int)
         first = process.stdout.read(5)
         ended, rest, err = ended_by(process, number)
     assert (ended, err) == (code, b"")
-    whole = shell('"$@"', *STORY, module=FAKE).stdout
+    whole = run(*STORY, module=FAKE).stdout
     assert whole.startswith(first + rest)
     assert len(first + rest) < len(whole)
 
@@ -79,7 +79,7 @@ def test_while_the_model_loads(number: signal.Signals, code: int) -> None:
 
 
 def test_while_a_long_prompt_is_read(smol: Path) -> None:
-    arguments = ("complete", *PLAIN, "-m", str(smol), "-p", "word " * 4000, "-n", "4", "--jsonl")
+    arguments = ("complete", *ALONE, "-m", str(smol), "-p", "word " * 4000, "-n", "4", "--jsonl")
     with started(*arguments, module="localspec") as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["event"] == "started"
@@ -101,7 +101,7 @@ def test_twice_quickly() -> None:
 
 
 def test_under_timeout() -> None:
-    done = shell('timeout 3 "$@"', *STORY, module=FAKE)
+    done = shell('timeout 5 "$@"', *STORY, module=FAKE)
     assert (done.returncode, done.stderr) == (124, b"")
     assert done.stdout
 
@@ -110,9 +110,9 @@ def test_under_timeout() -> None:
 def test_while_modules_are_imported(tmp_path: Path, number: signal.Signals, code: int) -> None:
     module = f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\nexcept BaseException:\n    raise ImportError\n"
     (tmp_path / "like_numpy.py").write_text(module)
-    run = "app.BODIES['complete'] = ('like_numpy', ''); sys.argv = ['localspec', 'complete']; main.main()"
+    start = "app.BODIES['complete'] = ('like_numpy', ''); sys.argv = ['localspec', 'complete']; main.main()"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; from localspec.cli import app, main; {run}"],
+        [sys.executable, "-c", f"import sys; from localspec.cli import app, main; {start}"],
         capture_output=True,
         env=environment({"PYTHONPATH": f"{ROOT}:{tmp_path}"}),
         timeout=60,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import ExitCode
-from tests.cli.support import FAKE, PLAIN, Done, command, environment, error_line, run, shell
+from tests.cli.support import ALONE, FAKE, HURRY, PLAIN, Done, command, environment, error_line, run, shell
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 
 ASK = ("complete", "-m", "fake.gguf", "-s", "3", "-n", "40", "--ignore-eos")
@@ -168,13 +168,13 @@ def test_closed_pipe_ends_quietly_and_soon(form: tuple[str, ...], unbuffered: st
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-"])
 def test_stdout_closed_from_the_start(closed: str) -> None:
-    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE)
+    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE, env=HURRY)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>&- <&-"])
 def test_stderr_closed_from_the_start(closed: str) -> None:
-    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE)
+    done = shell(f'"$@" {closed}', *ASK, "-p", "abc", module=FAKE, env=HURRY)
     assert (done.returncode, done.stdout) == (0, fake("-p", "abc").stdout)
     assert shell(f'"$@" {closed}', "complete", "--nope").returncode == ExitCode.USAGE
 
@@ -182,7 +182,7 @@ def test_stderr_closed_from_the_start(closed: str) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("arguments", [(*ASK, "-p", "abc"), (*ASK, "-p", "abc", "--json"), ("--version",), ("-h",)])
 def test_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
-    done = shell('"$@" >/dev/full', *arguments, module=FAKE)
+    done = shell('"$@" >/dev/full', *arguments, module=FAKE, env=HURRY)
     assert done.returncode == ExitCode.RUNTIME
     assert done.stderr.decode().splitlines() == ["localspec: error: [Errno 28] No space left on device"]
 
@@ -192,7 +192,7 @@ def test_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
 
 def test_every_character_is_written_as_utf_8(smol: Path) -> None:
     prompt = "😀😀😀😀😀😀😀😀😀😀"
-    arguments = ("complete", "-m", str(smol), *PLAIN, "-n", "12", "-p", prompt)
+    arguments = ("complete", "-m", str(smol), *ALONE, "-n", "12", "-p", prompt)
     ascii_only = run(*arguments, env=C_LOCALE)
     assert (ascii_only.returncode, ascii_only.stderr) == (0, b"")
     assert "😀" in ascii_only.stdout.decode()
@@ -225,7 +225,7 @@ def test_odd_path_of_models(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> No
 
 
 def test_stop_strings(smol: Path) -> None:
-    arguments = ("complete", "-m", str(smol), *PLAIN, "-n", "16", "-p", "Count: one, two, three,")
+    arguments = ("complete", "-m", str(smol), *ALONE, "-n", "16", "-p", "Count: one, two, three,")
     free = run(*arguments).stdout.decode()
     stop = free[7:16]
     cut = strict(run(*arguments, "--stop", stop, "--json").stdout)
@@ -237,7 +237,7 @@ def test_stop_strings(smol: Path) -> None:
 
 
 def test_stop_at_the_name_of_a_control_token(smol: Path) -> None:
-    arguments = ("complete", "-m", str(smol), *PLAIN, "-n", "40", "-cnv", "-p", "Say hi.", "--json")
+    arguments = ("complete", "-m", str(smol), *ALONE, "-n", "40", "-cnv", "-p", "Say hi.", "--json")
     record = strict(run(*arguments, "--stop", "<|im_end|>").stdout)
     assert (record["finish_reason"], record["stop"]) == ("stop", "<|im_end|>")
     assert "<|im_end|>" not in record["text"]

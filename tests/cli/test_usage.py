@@ -100,7 +100,6 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
         (["complete", "-f", "/no/such/file"], ["/no/such/file", "-f"]),
         (["complete", "-f", "/"], ["directory", "-f"]),
         (["chat"], ["no terminal", "-p TEXT"]),
-        (["chat", "-m", "big.gguf", "-p", "  "], ["no message"]),
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else None,
 )
@@ -114,6 +113,11 @@ def test_refused_before_anything_is_loaded(
     line = refused(capsys, monkeypatch, *arguments, *model)
     for word in words:
         assert word in line
+
+
+def test_blanks_are_no_message() -> None:
+    """That the model's file is there is looked at first; what is in it, later."""
+    assert "no message" in error_line(run("chat", "-m", __file__, "-p", "  "), ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("name", ["complete", "chat"])

@@ -167,15 +167,22 @@ def drafter(both: Pair) -> HeadModel:
     return HeadModel(both.head, pairing)
 
 
-def test_every_guess_is_among_the_best_of_its_place(both: Pair) -> None:
-    """Over a conversation in which guesses stand and fall, the text is cut, and answers go on."""
-    guesser, target, layers = drafter(both), both.target, both.head.layers
-    seq, text = target.open(), list(TEXT)
+def begun(both: Pair, text: Sequence[int]) -> tuple[HeadModel, int]:
+    """A drafter and a sequence, of which both have the target's passes over ``text``."""
+    guesser, target = drafter(both), both.target
+    seq = target.open()
     assert seq not in guesser._lanes
     guesser.open(seq)
-    (rows,) = target.forward([Work.prompt(seq, text[:-1], layers)])
-    target.commit(seq, range(len(text) - 1))
-    guesser.prefill(seq, 0, text[:-1], rows.features)
+    (rows,) = target.forward([Work.prompt(seq, text, both.head.layers)])
+    target.commit(seq, range(len(text)))
+    guesser.prefill(seq, 0, text, rows.features)
+    return guesser, seq
+
+
+def test_every_guess_is_among_the_best_of_its_place(both: Pair) -> None:
+    """Over a conversation in which guesses stand and fall, the text is cut, and answers go on."""
+    target, layers, text = both.target, both.head.layers, list(TEXT)
+    guesser, seq = begun(both, text[:-1])
     for step, limits in enumerate(
         [Limits(4, 4, 1), Limits(3, 9, 3), Limits(3, 9, 3), Limits(4, 4, 1), Limits(2, 6, 3)]
     ):
@@ -202,12 +209,8 @@ def test_every_guess_is_among_the_best_of_its_place(both: Pair) -> None:
 
 def test_a_cut_text_lacks_one_state_at_most(folder: Path) -> None:
     with paired(folder, "plain") as both:
-        guesser, target, layers = drafter(both), both.target, both.head.layers
-        seq = target.open()
-        guesser.open(seq)
-        (rows,) = target.forward([Work.prompt(seq, TEXT, layers)])
-        target.commit(seq, range(len(TEXT)))
-        guesser.prefill(seq, 0, TEXT, rows.features)
+        target, layers = both.target, both.head.layers
+        guesser, seq = begun(both, TEXT)
         guesser.truncate(seq, 9)  # nothing was read yet
         assert guesser.lag(seq, 9) == 0
         guesser.propose([Ask(seq, TEXT[:10], Price(Limits(2, 2), 0.0), STATE)])
@@ -235,12 +238,8 @@ def test_a_cut_text_lacks_one_state_at_most(folder: Path) -> None:
 
 def test_a_fork_goes_on_from_the_shared_text(folder: Path) -> None:
     with paired(folder, "plain") as both:
-        guesser, target, layers = drafter(both), both.target, both.head.layers
-        seq = target.open()
-        guesser.open(seq)
-        (rows,) = target.forward([Work.prompt(seq, TEXT, layers)])
-        target.commit(seq, range(len(TEXT)))
-        guesser.prefill(seq, 0, TEXT, rows.features)
+        target = both.target
+        guesser, seq = begun(both, TEXT)
         new = target.fork(seq, 8)
         guesser.fork(seq, new, 8)
         assert guesser.lag(new, 8) == 0

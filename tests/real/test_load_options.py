@@ -26,7 +26,7 @@ TEXT = list(range(500, 516))
 
 
 def loaded(target: ModelOptions, draft: ModelOptions | None = None, **changes: Any) -> EngineInfo:
-    with load(EngineOptions(target, draft=draft, **{"n_ctx": 256, **changes})) as engine:
+    with load(EngineOptions(target, draft=draft, **{"n_ctx": 256, "measure": False, **changes})) as engine:
         return engine.info
 
 

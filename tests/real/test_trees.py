@@ -239,8 +239,8 @@ def test_a_tree_changes_nothing_even_on_a_quantised_model(smol: Path, text: list
             target.commit(seq, (0, 3, 4))
 
 
-def test_wasted_cells_are_had_back_before_the_context_is_full(smol: Path, text: list[int]) -> None:
-    with opened(smol, n_ctx=256, flash_attn="on", cache_type_k="f16", cache_type_v="f16") as target:
+def test_wasted_cells_are_had_back_before_the_context_is_full(random_draft: Path, text: list[int]) -> None:
+    with opened(random_draft, n_ctx=256, flash_attn="on", cache_type_k="f16", cache_type_v="f16") as target:
         seq = target.open()
         read(target, seq, text[:20])
         while target.n_past(seq) <= 256 - 5:

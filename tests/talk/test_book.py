@@ -191,7 +191,13 @@ def test_places_count_versions(store: Store) -> None:
     assert [one.name for one in one.attachments] == ["file"]
 
 
-def test_a_question_without_an_answer_is_a_version(store: Store) -> None:
+def stopped_at_once(one: Chat, text: str, replacing: int = 0) -> None:
+    turn = one.ask(text, replacing=replacing)
+    one.stop()
+    run(turn)
+
+
+def test_a_question_that_waits_for_its_answer_is_a_version(store: Store) -> None:
     one = short()
     book = SessionBook(one, store)
     run(one.ask("a"))
@@ -203,7 +209,40 @@ def test_a_question_without_an_answer_is_a_version(store: Store) -> None:
     assert [version[0].content for version in versions] == ["a", "b"]
     assert current == 1
     book.walk(versions[0][-1].id)
-    assert book.versions(1)[0] == 0
+    current, versions = book.versions(1)
+    assert (current, [version[0].content for version in versions]) == (0, ["a"])  # the other was left out
+
+
+def test_a_question_that_was_left_out_is_no_version_of_the_next_and_gives_no_title(store: Store) -> None:
+    one = short()
+    book = SessionBook(one, store)
+    stopped_at_once(one, "a")
+    assert the_session(store).title == "a"
+    stopped_at_once(one, "b")
+    assert the_session(store).title == book.session.title == "b"
+    run(one.ask("c"))
+    assert the_session(store).title == "c"
+    assert book.places() == ((1, 1),)
+    run(one.ask("d"))
+    stopped_at_once(one, "e", replacing=1)
+    assert book.places() == ((1, 1), (1, 1))
+    book.rename("mine")
+    stopped_at_once(one, "f", replacing=2)
+    run(one.ask("g", replacing=2))
+    assert the_session(store).title == "mine"
+    assert book.places() == ((2, 2),)
+
+
+def test_a_walk_does_not_end_at_a_question_that_was_left_out_beside_answered_ones(store: Store) -> None:
+    one = short()
+    book = SessionBook(one, store)
+    run(one.ask("a"))
+    run(one.ask("b"))
+    stopped_at_once(one, "c", replacing=1)
+    run(one.ask("d", replacing=2))
+    book.walk(book.versions(1)[1][0][-1].id)
+    assert contents(one)[::2] == ["a", "b"]
+    assert book.unanswered is None
 
 
 def test_what_was_taken_back_can_be_gone_to_again(store: Store) -> None:
@@ -296,7 +335,7 @@ def test_a_system_message_of_the_command_line_stays(store: Store) -> None:
     run(one.ask("a"))
     other = short(system="T", typed=("system",))
     book = SessionBook(other, store)
-    assert book.open(store.find("a"))[0] == "as on the command line: the system message (saved: S)"
+    assert book.open(store.find("a"))[0] == "as it is now: the system message (saved: S)"
     assert (other.conversation.system, the_session(store).system) == ("T", "T")
 
 
@@ -433,6 +472,24 @@ def test_what_waits_belongs_to_the_session_it_was_said_in(store: Store, monkeypa
     drafts = {session.title: session.draft for session in store.sessions()}
     assert drafts == {"a": "half", "b": ""}
     assert saved(store, book.session.id)[::2] == ["b", "c"]
+
+
+def test_sessions_with_something_that_waits_are_known_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = short()
+    book = SessionBook(one, store)
+    run(one.ask("a"))
+    assert book.unsaved() == []
+    with full(monkeypatch):
+        run(one.ask("b"))
+        book.keep_draft("half")
+        one.clear()
+        book.keep_draft("")
+        assert [session.draft for session, _ in book.unsaved()] == ["half"]  # what holds nothing is not missing
+        run(one.ask("c"))
+    found = [(session.draft, [entry.content for entry in tree][::2]) for session, tree in book.unsaved()]
+    assert found == [("half", ["a", "b"]), ("", ["c"])]
+    assert book.save()
+    assert book.unsaved() == []
 
 
 def test_a_session_that_cannot_be_read_is_not_taken_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,13 @@ def test_no_text_is_no_value_where_there_may_be_none() -> None:
         knobs.turn(one, option("temp"), "")
 
 
+@pytest.mark.parametrize(("mode", "most"), [("fixed", "3 (default)"), ("auto", "16 (default)"), ("off", "0 (default)")])
+def test_what_counts_without_a_value_is_known(mode: str, most: str) -> None:
+    one = chat(spec=mode)
+    assert Knob.of(one, option("draft_n_max")).unset == most
+    assert Knob.of(one, option("stop")).unset == "(none)"
+
+
 def test_mistakes_are_those_of_set_and_change_nothing() -> None:
     one = chat()
     before = dict(one.values)

@@ -100,6 +100,21 @@ def test_each_step_has_its_tokens_and_its_tree() -> None:
     assert any(step.stats.accepted for step in trace.steps)
 
 
+def test_refused_guesses_are_known_at_the_targets_own_tokens() -> None:
+    trace = heard(events_of(), trees=2)  # they outlive their trees
+    named = 0
+    for place, token in enumerate(trace.tokens):
+        refused = trace.refused(place)
+        if token.source:
+            assert refused is None
+        elif refused:
+            named += 1
+            assert token.id not in {one.token for one in refused}
+            assert all(one.source and one.target_p is not None for one in refused)
+            assert [one.draft_p for one in refused] == sorted((one.draft_p for one in refused), reverse=True)
+    assert trace.refusals == named > 2
+
+
 def test_without_a_trace_all_but_drafters_and_trees_is_known_while_it_comes() -> None:
     *events, last = events_of(trace=False)
     trace = heard(events)

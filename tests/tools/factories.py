@@ -8,12 +8,13 @@ from collections.abc import Callable
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
 from localspec.drafters.base import Drafter
+from localspec.drafters.files import DRAFT_MODEL
 from localspec.drafters.lookahead import Lookahead
 from localspec.drafters.ngram import NgramSimple
 from localspec.drafters.ngram_mod import NgramMod
 from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
-from localspec.loading import DRAFT_MODEL, EngineOptions, spec_types
+from localspec.loading import EngineOptions, spec_types
 from tests.engine.support import draft_model
 from tests.tools import faults
 

@@ -17,6 +17,7 @@ from localspec.options.tuned import Tuned, folder, write
 from localspec.tools.tune.costs import Costs
 from localspec.tools.tune.study import Study
 from tests.cli.support import Done, error_line, run
+from tests.support.gguf_files import TinyModel, TokenizerKeys
 from tests.support.rpc import rpc_servers
 from tests.tools.test_tune import write_model
 
@@ -146,15 +147,17 @@ def test_the_demo_model(smol: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_stands_for_a_device(smol: Path, home: Path) -> None:
+def test_a_server_stands_for_a_device(smol_tokenizer: TokenizerKeys, home: Path) -> None:
     """It is this machine's own processor behind a socket: whatever the plan, it is one that can be loaded."""
-    asked = ("-m", str(smol), "-t", "1", "-c", "512", "--spec-type", "suffix", "--json")
+    (home / "alone").mkdir()
+    model = TinyModel(layers=4).write(home / "alone" / "tiny.gguf", smol_tokenizer)
+    asked = ("-m", str(model), "-t", "1", "-c", "512", "--spec-type", "suffix", "--json")
     with rpc_servers(1) as servers:
         done = tuned(home, *asked, "--rpc", *servers, module="localspec")
     assert done.returncode == 0, done
     told = json.loads(done.stdout)
     (choice,) = told["choices"]
-    assert choice["settings"].get("gpu-layers", 31) in range(32)
+    assert choice["settings"].get("gpu-layers", 5) in range(6)
     assert told["why"][-1].startswith(("-ngl ", "-ngl and -ngld: everything fits"))
     assert [row["setting"] for row in told["ranking"]] == ["suffix"]
 

@@ -27,7 +27,7 @@ BIG = Model(
     "llama",
     64,
     CacheShape(1, 8, 8),
-    Vocabulary("gpt2", "default", 100, "x"),
+    Vocabulary("gpt2", "default", 49_152, "x"),
     chats=True,
 )
 SMALL = replace(BIG, name="a small one.gguf", path=Path("a small one.gguf"), size=150_000)

@@ -31,18 +31,25 @@ class Gated(Scripted):
 
     Attributes:
         free: passes until it waits; ``None``: it never does.
+        held: it waits, or did.
     """
 
     def __init__(self, pieces: Sequence[str], *, n_ctx: int = 4096) -> None:
         super().__init__(pieces, n_ctx=n_ctx)
         self.gate = threading.Event()
         self.free: int | None = None
+        self.held = threading.Event()
+
+    def let_go(self) -> None:
+        self.free = None
+        self.gate.set()
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
         if self.free is not None:
             self.free -= 1
             if self.free < 0:
-                assert self.gate.wait(SECONDS)
+                self.held.set()
+                assert self.gate.wait(3 * SECONDS)  # what it is held for may take as long as it may
         return super().forward(work)
 
 
@@ -102,18 +109,17 @@ def says(*pieces: str) -> Engine:
 
 def hold(app: LocalspecApp, *, after: int = 0) -> None:
     """The engine waits after so many passes."""
-    target = _target(app)
+    target = target_of(app)
     target.gate.clear()
+    target.held.clear()
     target.free = after
 
 
 def release(app: LocalspecApp) -> None:
-    target = _target(app)
-    target.free = None
-    target.gate.set()
+    target_of(app).let_go()
 
 
-def _target(app: LocalspecApp) -> Gated:
+def target_of(app: LocalspecApp) -> Gated:
     running = app.conductor.chat.engine
     assert isinstance(running, Engine)
     assert isinstance(running.target, Gated)
@@ -126,13 +132,15 @@ async def running(
     size: tuple[int, int] = (100, 30),
     opener: FakeOpener | None = None,
     options: dict[str, Any] | None = None,
+    notifications: bool = False,
     **more: Any,
 ) -> AsyncIterator[tuple[LocalspecApp, Pilot[None]]]:
-    """The app, when its first frame is there. ``options`` change those of the chat, ``more`` goes to the app."""
+    """The app, when its first frame is there. ``options`` change those of the chat, ``more`` goes to the app.
+    ``notifications``: lines that go away by themselves are drawn."""
     chosen = values(n_predict=-1, ignore_eos=False, **(options or {}))
     app = LocalspecApp(opener or FakeOpener(*(engines or (engine(),))), chosen, **more)
     try:
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=notifications) as pilot:
             yield app, pilot
     finally:
         app.conductor.close()

@@ -17,7 +17,7 @@ from localspec.tui.app import LocalspecApp
 from localspec.tui.dialogs import EditQuestion, Help
 from localspec.tui.sessions import SessionsScreen
 from localspec.tui.turns import Turn
-from tests.tui import panel_scenarios
+from tests.tui import panel_scenarios, stepping_scenarios
 from tests.tui.support import (
     Scenario,
     ask,
@@ -93,17 +93,21 @@ async def edit(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def new(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await ask(app, pilot, "a")
+    await ask(app, pilot, "/params")
+    assert "draft model" in said(app)
     await pilot.press("ctrl+n")
     await rests(app, pilot)
     assert turns(app) == []
+    assert said(app) == "a new conversation"
 
 
 async def reload(app: LocalspecApp, pilot: Pilot[None]) -> None:
-    before = app.conductor.chat.engine
+    opened = panel_scenarios.opener_of(app).opened
+    assert len(opened) == 1
     await pilot.press("f5")
     await rests(app, pilot)
+    assert len(opened) == 2
     assert app.status_line.status.info is not None
-    assert app.conductor.chat.engine is before  # the opener of these tests has only one
 
 
 async def version_before(app: LocalspecApp, pilot: Pilot[None]) -> None:
@@ -165,6 +169,7 @@ async def thinking(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def page_up(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await _long(app, pilot)
+    await until(pilot, lambda: app.transcript.scroll_y == app.transcript.max_scroll_y > 0)
     await pilot.press("pageup")
     await pilot.pause()
     assert app.transcript.scroll_y < app.transcript.max_scroll_y
@@ -182,6 +187,7 @@ async def page_down(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def start(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await _long(app, pilot)
+    assert app.transcript.scroll_y > 0
     await pilot.press("ctrl+home")
     await pilot.pause()
     assert app.transcript.scroll_y == 0
@@ -189,7 +195,10 @@ async def start(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def end(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await _long(app, pilot)
-    await pilot.press("ctrl+home", "ctrl+end")
+    await app.transcript.to_start()
+    await pilot.pause()
+    assert app.transcript.scroll_y == 0
+    await pilot.press("ctrl+end")
     await pilot.pause()
     assert app.transcript.scroll_y == app.transcript.max_scroll_y > 0
 
@@ -211,12 +220,18 @@ async def interrupt(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def theme(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await pilot.press("f9")
-    await until(pilot, lambda: len(app.screen_stack) == 2)
+    await until(pilot, lambda: "dracula" in screen_text(app))
+    await pilot.press(*"nord")
+    await until(pilot, lambda: "dracula" not in screen_text(app))
+    await pilot.press("enter")
+    await until(pilot, lambda: app.theme == "nord")
 
 
 async def palette(app: LocalspecApp, pilot: Pilot[None]) -> None:
-    await pilot.press("ctrl+p")
-    await until(pilot, lambda: len(app.screen_stack) == 2)
+    await pilot.press("ctrl+p", *"statistics")
+    await until(pilot, lambda: "What guessing ahead does" in screen_text(app))
+    await pilot.press("enter")
+    await until(pilot, lambda: app.side.open == "statistics")
 
 
 async def help_(app: LocalspecApp, pilot: Pilot[None]) -> None:
@@ -228,6 +243,17 @@ async def help_(app: LocalspecApp, pilot: Pilot[None]) -> None:
 
 async def leave(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await pilot.press("ctrl+q")
+    assert app.return_code == 0
+
+
+async def delete_or_leave(app: LocalspecApp, pilot: Pilot[None]) -> None:
+    app.composer.write("ab")
+    await pilot.press("home", "ctrl+d")
+    assert app.composer.text == "b"
+    await pilot.press("ctrl+d")
+    assert app.composer.text == ""
+    assert app.return_code is None
+    await pilot.press("ctrl+d")
     assert app.return_code == 0
 
 
@@ -249,6 +275,7 @@ SCENARIOS: dict[str, Scenario] = {
     "find": find,
     "thinking": thinking,
     **panel_scenarios.SCENARIOS,
+    **stepping_scenarios.SCENARIOS,
     "page-up": page_up,
     "page-down": page_down,
     "start": start,
@@ -258,6 +285,7 @@ SCENARIOS: dict[str, Scenario] = {
     "palette": palette,
     "help": help_,
     "leave": leave,
+    "delete-or-leave": delete_or_leave,
 }
 
 
@@ -277,10 +305,21 @@ async def test_every_action_does_what_it_says(
         await SCENARIOS[action.id](app, pilot)
 
 
+def test_every_action_has_a_scenario_and_no_scenario_is_left_over() -> None:
+    assert set(SCENARIOS) == {action.id for action in actions.ACTIONS}
+
+
 def test_keys_and_names_are_unique() -> None:
     keys = [(action.owner, key) for action in actions.ACTIONS for key in action.key.split(",")]
     assert len(keys) == len(set(keys))
     assert len({action.id for action in actions.ACTIONS}) == len(actions.ACTIONS)
+
+
+@on_screen
+async def test_the_palette_finds_words_of_the_help() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+p", *"Reject")
+        await until(pilot, lambda: "Tokens" in screen_text(app))
 
 
 @on_screen

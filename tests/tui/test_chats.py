@@ -117,7 +117,7 @@ async def test_a_walk_ends_what_comes_and_keeps_it(store: Store) -> None:
 
 
 @on_screen
-async def test_a_question_without_an_answer_is_a_version_to_walk_from(store: Store) -> None:
+async def test_a_question_without_an_answer_is_walked_from_and_not_to(store: Store) -> None:
     async with running(says(*PIECES), store=store) as (app, pilot):
         await ask(app, pilot, "first")
         await ask(app, pilot, "/undo")
@@ -130,10 +130,9 @@ async def test_a_question_without_an_answer_is_a_version_to_walk_from(store: Sto
         await rests(app, pilot)
         await press(app, pilot, "alt+left")
         assert turns(app)[-1] == ("first", TEXT)
+        assert notice(app) == "version 1 of 2"  # the other one waits until it is left
         await press(app, pilot, "alt+right")
-        assert notice(app) == "version 2 of 2; it has no answer yet, /regen asks it"
-        await press(app, pilot, "alt+left")
-        assert notice(app) == "version 1 of 2"
+        assert notice(app) == "there is one version of the last exchange; /regen and /edit make others"
 
 
 @on_screen

@@ -83,6 +83,6 @@ def test_escape_stops_then_closes() -> None:
         await pilot.pause()
         return first, last
 
-    assert drive(app, scenario, size=(50, 30)) == ("stopping …", "stopped; escape closes this")
+    assert drive(app, scenario, size=(50, 30)) == ("stopping …", "stopped")
     assert stops == ["stopped"]
     assert app.results == [None]

@@ -86,8 +86,8 @@ async def test_a_stopped_answer_keeps_what_was_shown() -> None:
 
 
 @on_screen
-async def test_one_that_is_stopped_at_once_can_be_asked_after_all() -> None:
-    async with running(says(*PIECES)) as (app, pilot):
+async def test_one_that_is_stopped_at_once_can_be_asked_again() -> None:
+    async with running(says(*PIECES), size=(60, 24), keymap={"regenerate": "f9,ctrl+r"}) as (app, pilot):
         await rests(app, pilot)
         hold(app)
         app.composer.write("count")
@@ -96,7 +96,8 @@ async def test_one_that_is_stopped_at_once_can_be_asked_after_all() -> None:
         await pilot.press("escape")
         release(app)
         await rests(app, pilot)
-        assert "left out" in said(app)
+        shown = " ".join(screen_text(app).split())  # on two lines, and whole
+        assert "stopped before the answer began; the question was left out: f9 asks it again" in shown
         assert app.conductor.chat.conversation.turns == ()
         await pilot.press("ctrl+r")
         await rests(app, pilot)
@@ -189,7 +190,13 @@ async def test_commands_change_what_is_shown(tmp_path: Path) -> None:
         await ask(app, pilot, "/undo")
         assert turns(app) == [("first", TEXT)]
         await ask(app, pilot, "/clear")
-        assert turns(app) == []
+        assert turns(app) == [("first", TEXT)]  # saved nowhere: it stays to be read
+        assert app.conductor.chat.conversation.turns == ()
+        await ask(app, pilot, "/clear")
+        await ask(app, pilot, "third")
+        assert turns(app) == [("first", TEXT), ("third", TEXT)]
+        await ask(app, pilot, "/undo")
+        assert turns(app) == [("first", TEXT)]
         await ask(app, pilot, f"/load {path}")
         assert turns(app) == [("first", TEXT), ("second", TEXT)]
         await ask(app, pilot, "/copy")
@@ -211,7 +218,7 @@ async def test_a_model_that_does_not_load_leaves_a_screen_that_works() -> None:
     async with running(opener=opener) as (app, pilot):
         await rests(app, pilot)
         assert "error: fake.gguf is damaged. Download it again." in said(app)
-        assert "no model: F5 loads it" in screen_text(app)
+        assert "no model: F5 loads it, F7 another" in screen_text(app)
         await pilot.press("f5")
         await rests(app, pilot)
         await ask(app, pilot, "hello")
@@ -241,7 +248,7 @@ async def test_an_engine_that_dies_is_replaced_by_a_key(monkeypatch: pytest.Monk
         assert turns(app) == [("first", TEXT)]
         assert "killed by SIGILL" in said(app)
         assert app.composer.text == "second"
-        assert "no model: F5 loads it" in screen_text(app)
+        assert "no model: F5 loads it, F7 another" in screen_text(app)
         await pilot.press("f5")
         await rests(app, pilot)
         await pilot.press("enter")

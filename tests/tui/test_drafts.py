@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -99,6 +101,28 @@ async def test_a_few_words_alone_make_no_session(store: Store) -> None:
     assert store.sessions() == ()
 
 
+@on_screen
+async def test_two_screens_on_one_conversation_lose_nothing(store: Store) -> None:
+    garden = told(store, "garden", "why?", "so")
+    with closing(Store(store.path)) as other:
+        async with (
+            running(says(TEXT), store=store, session=garden) as (one, first),
+            running(says(TEXT), store=other, session=garden) as (two, second),
+        ):
+            await rests(one, first)
+            await rests(two, second)
+            await ask(one, first, "here")
+            await ask(two, second, "there")
+            await ask(one, first, "here again")
+            two.composer.write("half a thought")
+            await until(second, lambda: store.find("garden").draft == "half a thought")
+            assert [question for question, _ in turns(one)] == ["why?", "here", "here again"]
+            assert [question for question, _ in turns(two)] == ["why?", "there"]
+    found = [entry.content for entry in store.tree(garden.id)]
+    assert found == ["why?", "so", "here", TEXT, "there", TEXT, "here again", TEXT]
+    assert store.find("garden").draft == "half a thought"
+
+
 # Files that cannot be used
 
 
@@ -136,6 +160,68 @@ async def test_a_damaged_file_is_moved_aside(store: Store) -> None:
     assert store.find("why?").questions == 1
 
 
+def nothing(path: Path) -> None:
+    path.touch()
+
+
+def half(path: Path) -> None:
+    other = Store(path.with_name("other.db"))
+    told(other, "garden", "why?", "so")
+    other.close()
+    path.write_bytes(other.path.read_bytes()[:6000])
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(random.Random(1).randbytes(9000))
+
+
+@pytest.mark.parametrize(("make", "says_so"), [(nothing, 0), (half, 1), (noise, 1)])
+@on_screen
+async def test_whatever_the_file_holds_the_conversation_is_saved(
+    store: Store, make: Callable[[Path], None], says_so: int
+) -> None:
+    store.path.parent.mkdir(parents=True)
+    make(store.path)
+    async with running(says(TEXT), store=store) as (app, pilot):
+        await ask(app, pilot, "why?")
+        await pilot.press(*"hm")
+        await until(pilot, lambda: store.find("why?").draft == "hm")
+        await until(pilot, lambda: said(app).count("was damaged: it was moved to") == says_so)
+    assert store.find("why?").questions == 1
+
+
+def folder(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+def file(path: Path) -> None:
+    path.parent.touch()
+
+
+@pytest.mark.parametrize("make", [folder, file])
+@on_screen
+async def test_a_place_that_can_be_no_file_costs_nothing(store: Store, make: Callable[[Path], None]) -> None:
+    make(store.path)
+    async with running(says(TEXT), store=store) as (app, pilot):
+        await ask(app, pilot, "why?")
+        await ask(app, pilot, "and?")
+        app.composer.write("half a thought")
+        await until(pilot, lambda: said(app).count("is kept in memory") == 1)  # told by whoever came first
+        assert [question for question, _ in turns(app)] == ["why?", "and?"]
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: "Check the folder" in screen_text(app))
+        await pilot.press("escape")
+        if store.path.is_dir():
+            store.path.rmdir()
+        else:
+            store.path.parent.unlink()
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await pilot.press("!")
+        await until(pilot, lambda: "saved again; nothing is missing" in said(app))
+    session = store.find("why?")
+    assert (session.questions, session.draft) == (2, "half a thought!")
+
+
 @on_screen
 async def test_an_older_file_is_brought_to_the_new_format(store: Store) -> None:
     told(store, "garden", "why?", "so")
@@ -143,7 +229,7 @@ async def test_an_older_file_is_brought_to_the_new_format(store: Store) -> None:
     store._database = Database(store.path, (*MIGRATIONS, lambda connection: None))
     async with running(says(TEXT), store=store, session=store.find("garden")) as (app, pilot):
         await rests(app, pilot)
-        assert said(app).count("brought to a new format; the file as it was is") == 1
+        await until(pilot, lambda: said(app).count("brought to a new format; the file as it was is") == 1)
         assert turns(app) == [("why?", "so")]
 
 
@@ -163,6 +249,6 @@ async def test_a_newer_file_is_left_alone_and_the_conversation_kept_in_memory(st
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         with closing(sqlite3.connect(store.path)) as connection:
-            connection.execute("PRAGMA user_version = 1")
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         await ask(app, pilot, "again")
     assert store.find("here").questions == 3

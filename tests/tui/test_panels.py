@@ -8,6 +8,7 @@ from textual.events import Key
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.tui.app import LocalspecApp
 from localspec.tui.compare import CompareScreen
+from localspec.tui.composer import Offers
 from localspec.tui.conductor import Job
 from localspec.tui.provenance import NOTHING, Provenance
 from localspec.tui.stats import StatsPanel
@@ -116,7 +117,7 @@ async def test_lines_of_the_conversation_are_as_wide_as_there_is_room() -> None:
 
 @on_screen
 async def test_keys_in_a_panel_are_its_own() -> None:
-    async with running(says(*WORDS), size=(100, 16)) as (app, pilot):
+    async with running(says(*WORDS), size=(100, 11)) as (app, pilot):
         await ask(app, pilot, "a")
         await pilot.press("f3")
         await until(pilot, lambda: "31 steps" in screen_text(app))
@@ -135,6 +136,45 @@ async def test_keys_in_a_panel_are_its_own() -> None:
         release(app)
         await rests(app, pilot)
         assert len(app.conductor.chat.conversation.turns) == 4
+
+
+@on_screen
+async def test_escape_closes_a_panel_from_the_composer_when_nothing_else_is_to_end() -> None:
+    async with running(says(*WORDS)) as (app, pilot):
+        await rests(app, pilot)
+        hold(app, after=2)
+        await pilot.press("f3")
+        app.composer.write("a")
+        await pilot.press("enter", "escape")
+        assert app.conductor.stopping
+        release(app)
+        await rests(app, pilot)
+        assert app.side.open
+        await pilot.press(*"/s", "tab", "escape")  # what tab offers goes first
+        assert not app.query_one(Offers).display
+        assert app.side.open
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.side.open)
+        assert app.composer.has_focus
+        await pilot.press("f3", "f6", "escape")
+        await until(pilot, lambda: not app.side.open)
+
+
+@on_screen
+async def test_lines_that_go_away_stand_at_the_top_and_not_longer_than_their_exchange() -> None:
+    async with running(says(*WORDS), notifications=True) as (app, pilot):
+        await rests(app, pilot)
+        await pilot.press("alt+t")
+        await until(pilot, lambda: "step mode" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        assert any("step mode" in line for line in lines[:5])
+        assert not any("step mode" in line for line in lines[5:])
+        assert all(one.timeout <= 3 for one in app._notifications)
+        app.composer.write("a")
+        await pilot.press("enter")
+        assert not told(app)
+        await pilot.press("escape")
+        await rests(app, pilot)
 
 
 @on_screen
@@ -186,7 +226,7 @@ async def test_a_comparison_can_be_stopped() -> None:
         await pilot.press("escape")
         assert app.conductor.stopping
         release(app)
-        await until(pilot, lambda: "stopped; escape closes this" in screen_text(app))
+        await until(pilot, lambda: "escape closes" in screen_text(app) and "stopped" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await ask(app, pilot, "b")

@@ -45,6 +45,17 @@ def presets(tmp_path: Path) -> Presets:
     return Presets(tmp_path)
 
 
+def test_a_field_without_a_value_shows_what_counts(presets: Presets) -> None:
+    one = chat()
+
+    async def scenario(pilot: Pilot[Any]) -> None:
+        assert row(pilot, "draft_n_max").field.placeholder == "3 (default)"
+        await write(pilot, "spec", "auto")
+        assert row(pilot, "draft_n_max").field.placeholder == "16 (default)"
+
+    drive(PanelHost(Parameters(one, presets)), scenario, size=SIZES[0])
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_value_is_edited_where_it_stands(presets: Presets, size: tuple[int, int]) -> None:
     one = chat(temp=0.8)

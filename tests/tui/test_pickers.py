@@ -15,7 +15,7 @@ from localspec.backends.memory import CacheShape
 from localspec.hub.vocabulary import Vocabulary
 from localspec.talk.catalogue import Model
 from localspec.talk.verdicts import Judge
-from localspec.tui.pickers import OFF, ModelPicker
+from localspec.tui.pickers import IN_USE, OFF, ModelPicker
 from tests.tui.controls import ScreenHost, drive, shown, until
 from tests.tui.support import Listed
 
@@ -76,10 +76,11 @@ def test_a_draft_model_comes_with_the_reason(size: tuple[int, int]) -> None:
 
 
 def test_no_draft_model_is_a_choice_and_escape_is_none() -> None:
-    app = ScreenHost(ModelPicker(Listed(), JUDGE, target=BIG))
+    app = ScreenHost(ModelPicker(Listed(SMALL), JUDGE, target=BIG, used=SMALL.path))
 
     async def scenario(pilot: Pilot[Any]) -> None:
-        await pilot.press("enter")
+        await until(pilot, lambda: len(names(pilot)) == 2)
+        await pilot.press("up", "enter")
         await pilot.pause()
 
     drive(app, scenario, size=(50, 30))
@@ -101,9 +102,42 @@ def test_what_is_highlighted_stays_while_more_is_found() -> None:
         await until(pilot, lambda: len(names(pilot)) == 2)
         await pilot.press("down")
         better = replace(BIG, name="better.gguf")
-        screen._add([type(screen._found[0])(better, JUDGE.target(better))], over=True)
+        screen._add([screen._entry(better)], over=True)
         await pilot.pause()
         chosen = pilot.app.screen.query_one(OptionList).highlighted_option
         return None if chosen is None else chosen.id
 
     assert drive(ScreenHost(screen), scenario, size=(50, 30)) == BROKEN.name
+
+
+@pytest.mark.parametrize("target", [None, BIG])
+@pytest.mark.parametrize("used", [SMALL, OTHER])
+def test_what_is_in_use_is_marked_and_highlighted_and_enter_changes_nothing(target: Model | None, used: Model) -> None:
+    app = ScreenHost(ModelPicker(Listed(SMALL, BIG, OTHER), JUDGE, target, used=used.path))
+
+    async def scenario(pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: len(names(pilot)) == (3 if target is None else 4))
+        listed = pilot.app.screen.query_one(OptionList)
+        chosen = listed.highlighted_option
+        assert chosen is not None
+        assert chosen.id == used.name
+        assert IN_USE in str(chosen.prompt)
+        assert shown(pilot).count(IN_USE) == 1
+        await pilot.press("enter")
+        await pilot.pause()
+
+    drive(app, scenario, size=(60, 30))
+    assert app.results == [None]
+
+
+def test_where_no_draft_model_is_loaded_that_is_marked() -> None:
+    app = ScreenHost(ModelPicker(Listed(SMALL), JUDGE, target=BIG))
+
+    async def scenario(pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: len(names(pilot)) == 2)
+        assert f"no draft model  {IN_USE}" in shown(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+
+    drive(app, scenario, size=(60, 30))
+    assert app.results == [None]

@@ -10,9 +10,9 @@ from textual.content import Content
 from textual.pilot import Pilot
 
 from localspec.talk.trace import AnswerTrace
-from localspec.tui.provenance import NOTHING, Provenance, TokenText, detail, legend
+from localspec.tui.provenance import JOINED, NOTHING, UNTRACED, Provenance, TokenText, detail, legend
 from localspec.tui.token_lines import PART, TokenLines
-from localspec.types import Alternative, Finished, SpecStats, Timings, TokenInfo, Tokens
+from localspec.types import Alternative, Finished, SpecStats, StepStats, Timings, TokenInfo, Tokens, TreeTrace
 from tests.tui.hosts import run, screen_lines
 from tests.tui.traces import example
 
@@ -84,22 +84,86 @@ def test_every_token_stands_in_one_line_and_growing_changes_nothing(
 def test_the_legend_counts_tokens_by_drafter() -> None:
     trace = AnswerTrace()
     trace.hear(Tokens(1, "", (guess(b"x", 1, "draft-simple"), OWN, guess(b"y", 1, "suffix"), OWN), None))
-    assert legend(trace, 80).plain == "ᵃ draft-simple 1 · ᵇ suffix 1 · not guessed 2"
+    assert legend(trace, 80).plain == "ᵃ draft-simple 1 · ᵇ suffix 1 · the target's own 2"
     assert all(len(line) <= 30 for line in legend(trace, 30).plain.splitlines())
-    assert legend(AnswerTrace(), 80).plain == "not guessed 0"
+    assert legend(AnswerTrace(), 80).plain == "the target's own 0"
 
 
 def test_the_detail_says_all_that_is_known() -> None:
     top = (Alternative(1, b" cat", math.log(0.92)), Alternative(2, b"\x1b", float("-inf")))
     token = TokenInfo(1, b" cat", "draft-simple", 2, 0.81, 0.92, math.log(0.92), top)
-    assert detail(token, 6, 90, 80).plain.splitlines() == [
+    assert detail(untold(*[OWN] * 6, token, *[OWN] * 83), 6, 80).plain.splitlines() == [
         "␣cat · 7 of 90 · guessed by draft-simple at depth 2 · draft p 0.810",
         "target p 0.920",
         "likeliest: ␣cat 0.920 · \\x1b 0.000",
     ]
-    assert detail(OWN, 0, 1, 80).plain == "␣own · 1 of 1 · not guessed"
-    assert detail(None, 0, 0, 80).plain == "no token yet"
-    assert detail(TokenInfo(1, b"", target_p=0.5), 0, 1, 80).plain == "∅ · 1 of 1 · not guessed · target p 0.500"
+    assert detail(untold(OWN), 0, 80).plain == "␣own · 1 of 1 · not guessed"
+    assert detail(untold(), 0, 80).plain == "no token yet"
+    none = TokenInfo(1, b"", target_p=0.5)
+    assert detail(untold(none), 0, 80).plain == "∅ · 1 of 1 · not guessed · target p 0.500"
+
+
+#: " one" held; of its followers neither did, and nothing followed them in the text.
+TREE = TreeTrace(
+    (5, 6, 7, 8, 9),
+    (-1, 0, 1, 1, 3),
+    (1.0, 0.9, 0.2, 0.5, 0.4),
+    ("", "a", "a", "b", "b"),
+    (1,),
+    (b"", b" one", b"\x1b[2J", b" is", b" far"),
+    (None, 0.8, None, 0.02, 0.1),
+)
+
+
+def made(tree: TreeTrace | None, *, drafted: int = 4, steps: int = 1) -> AnswerTrace:
+    """One guess that held and the target's own token, so many times."""
+    trace = AnswerTrace()
+    for _ in range(steps):
+        accepted = 1 if drafted else 0
+        infos = (guess(b" one", 1), OWN)[1 - accepted :]
+        trace.hear(Tokens(1, "", infos, StepStats(drafted, accepted, accepted, len(infos), 0, 0.0, 0.0, 0.0, tree)))
+    return trace
+
+
+def test_what_was_refused_is_told_where_it_was_guessed() -> None:
+    trace = made(TREE, steps=2)
+    for place in (1, 3):
+        assert detail(trace, place, 80).plain.splitlines() == [
+            f"␣own · {place + 1} of 4 · the target's own",
+            "guessed here and not drawn:",
+            "  ␣is (draft 0.50, target 0.02) · \\x1b[2J (draft 0.20)",
+        ]
+        assert "guessed by a at depth 1" in detail(trace, place - 1, 80).plain
+        assert "not drawn" not in detail(trace, place - 1, 80).plain
+    assert legend(trace, 80).plain == "ᵃ a 2 · ᵇ b 0 · the target's own 2 · ✗ guesses refused 2"
+
+
+def test_what_nobody_guessed_and_what_nobody_knows_are_not_the_same() -> None:
+    assert detail(made(None, drafted=0), 0, 80).plain == "␣own · 1 of 1 · not guessed"
+    assert detail(made(None), 1, 80).plain.splitlines() == ["␣own · 2 of 2 · the target's own", UNTRACED]
+    trace = made(TREE)
+    joint = StepStats(8, 4, 2, 4, 0, 0.0, 0.0, 0.0, TREE)
+    trace.hear(Tokens(1, "", (guess(b" one", 1), OWN) * 2, joint))
+    assert detail(trace, 3, 80).plain.splitlines()[1:] == [JOINED]
+    assert "␣is" in detail(trace, 5, 80).plain  # the tree is the last step's
+
+
+def test_a_place_where_a_guess_was_refused_has_a_sign() -> None:
+    view = Provenance()
+
+    async def scenario(pilot: Pilot[None]) -> str:
+        view.show(finish(made(TREE, steps=2)))
+        await pilot.pause()
+        return "\n".join(screen_lines(pilot))
+
+    assert " ᵃone ✗own ᵃone ✗own" in run(view, scenario, size=(60, 20))
+
+
+def untold(*infos: TokenInfo) -> AnswerTrace:
+    """An answer whose steps nobody told of."""
+    trace = AnswerTrace()
+    trace.hear(Tokens(1, "", infos, None))
+    return trace
 
 
 def finish(trace: AnswerTrace) -> AnswerTrace:
@@ -126,7 +190,8 @@ def test_the_cursor_goes_from_token_to_token(
         token, shown = trace.tokens[place], " ".join(screen_lines(pilot))
         assert text_of(view).token is token
         assert f"{place + 1} of {len(trace.tokens)}" in shown
-        assert (f"guessed by {token.source}" if token.source else "not guessed") in shown
+        said = "the target's own" if trace.refused(place) else "not guessed"
+        assert (f"guessed by {token.source}" if token.source else said) in " ".join(shown.split())
         assert "likeliest:" in shown
         assert "\\x1b[31m 0.250" in shown
 
@@ -270,5 +335,13 @@ def test_an_empty_answer_is_shown() -> None:
         return screen_lines(pilot)
 
     shown = run(view, scenario)
-    assert shown[0] == "not guessed 0"
+    assert shown[0] == "the target's own 0"
     assert NOTHING in " ".join(" ".join(shown).split())
+
+
+def test_keys_that_come_before_the_panel_has_room_move_the_cursor() -> None:
+    text = TokenText()
+    text.show(finish(example(20)))
+    for _ in range(3):
+        text.action_move(1)
+    assert text.cursor == 3

@@ -21,8 +21,6 @@ from localspec.backends.llamacpp.target import LlamaTarget, picked
 from localspec.errors import UsageError
 from localspec.spec.tree import TokenTree
 
-#: What such a file calls itself (``general.architecture``).
-ARCHITECTURE = "eagle3"
 # Every row of a pass costs a row of logits over the target's vocabulary, in memory and, for text too, in time.
 _ROWS = 64
 
@@ -104,7 +102,7 @@ def check_fit(head: LlamaModel, layers: Sequence[int], target: LlamaModel) -> No
             f"a head reads hidden states, and llama.cpp gives none of the architecture {target.architecture}",
             hint="Use a draft model (-md) or n-grams (--spec-type).",
         )
-    width = int(head.metadata(f"{ARCHITECTURE}.target_hidden_size") or 0)
+    width = int(head.metadata(f"{head.architecture}.target_hidden_size") or 0)
     if width != target.n_embd:
         raise UsageError(
             f"{name} was made for a target of width {width}, {target.path.name} has {target.n_embd}", hint=hint

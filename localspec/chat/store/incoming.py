@@ -93,7 +93,7 @@ def _parts(text: str) -> list[tuple[Raw, list[Raw]]]:
     try:
         return _of_value(json.loads(text))
     except json.JSONDecodeError:
-        return _of_lines([json.loads(line) for line in text.splitlines() if line.strip()])
+        return _of_lines([json.loads(line) for line in text.split("\n") if line.strip()])  # texts have other breaks
 
 
 def _of_value(value: Any) -> list[tuple[Raw, list[Raw]]]:

@@ -43,5 +43,10 @@ def _first(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _used(connection: sqlite3.Connection) -> None:
+    """When a session was last opened or left, which writes no message."""
+    connection.execute("ALTER TABLE sessions ADD COLUMN used TEXT NOT NULL DEFAULT ''")
+
+
 #: The n-th makes version n + 1 of version n. What was released is never changed: new ones are added.
-MIGRATIONS: tuple[Migration, ...] = (_first,)
+MIGRATIONS: tuple[Migration, ...] = (_first, _used)

@@ -78,8 +78,8 @@ class Store:
         return found[0] if found else None
 
     def latest(self) -> Session | None:
-        """The session that was written to last."""
-        found = self._sessions("s.deleted IS NULL ORDER BY s.updated DESC, s.rowid DESC LIMIT 1")
+        """The session that was written to, opened or left last."""
+        found = self._sessions("s.deleted IS NULL ORDER BY max(s.updated, s.used) DESC, s.rowid DESC LIMIT 1")
         return found[0] if found else None
 
     def session(self, session: str) -> Session | None:
@@ -128,6 +128,10 @@ class Store:
     def set_leaf(self, session: str, leaf: str | None) -> None:
         """The session goes on after this message."""
         self._set(session, "leaf", leaf)
+
+    def note_use(self, session: str) -> None:
+        """The session is opened or left now; its place in lists is that of its last message."""
+        self._set(session, "used", now())
 
     def delete(self, session: str) -> None:
         """Puts a session aside: `restore` brings it back, `purge` ends it."""

@@ -56,10 +56,15 @@ class MessageTree:
         return tuple(reversed(found))
 
     def leaf_below(self, entry: str) -> str:
-        """The end of the newest branch through an entry."""
+        """The end of the newest branch through an entry. A question that was left out ends it only where no other
+        goes on."""
         while below := self._below.get(entry):
-            entry = below[-1]
+            entry = next((one for one in reversed(below) if not self.left_out(one)), below[-1])
         return entry
+
+    def left_out(self, entry: str) -> bool:
+        """Whether this is a question that was never answered."""
+        return self._entries[entry].role == "user" and entry not in self._below
 
     def _parent(self, entry: Entry) -> str | None:
         return entry.parent if entry.parent in self._entries else None

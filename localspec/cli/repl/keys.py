@@ -13,7 +13,7 @@ KEYS: tuple[tuple[str, str], ...] = (
     ("ctrl-d", "Leaves; with /multiline, sends what is written."),
     ("paste", "One message, whatever is in it. A long one is shown as [pasted 300 lines]; ctrl-g shows it all."),
     ("ctrl-g, ctrl-x ctrl-e", "Opens the message in $VISUAL or $EDITOR."),
-    ("tab", "Completes commands, settings and file names."),
+    ("tab", "Completes commands, settings and names of files, also after @."),
     ("up, ctrl-r", "Earlier messages; searches in them."),
 )
 
@@ -28,8 +28,9 @@ KEYS_IN_BRIEF = (
 )
 
 INTRODUCTION = """\
-`localspec chat` talks to a model at the prompt. A message goes to the model; a line that begins with `/` is a command
-and never does. A message that begins with a slash is written with two: `//etc is a folder`.
+`localspec chat` talks to a model: at a terminal on a full screen (below), with `--no-tui` at a prompt. A message goes
+to the model; a line that begins with `/` is a command and never does. A message that begins with a slash is written
+with two: `//etc is a folder`.
 
 After each answer a line says how it went: `142 tok · 61 tok/s · α 0.78 · accepted 71 % (210/294) · length 3.9`. That
 is: tokens, speed, the share of tested guesses that held, the share of all guesses that did, and tokens a step where
@@ -39,6 +40,24 @@ was in the cache already, and why the answer ended if not by itself: stopped, cu
 
 Where a conversation outgrows the context, its oldest exchanges are left out, whole, and a line says how many. The
 system message stays.
+
+## Files
+
+`@src/app.py` in a message takes that file along: its text stands before the message, and what you see is its name and
+its size. A name with blanks stands in quotes: `@"my notes.md"`; tab completes both. A mention begins a word and names
+a file that is there, so `me@host`, `@alice` and anything between backticks stay text; a name in quotes, or one that
+begins as a path does (`/`, `./`, `../`, `~/`), must be there. The full screen counts the tokens of each while you
+write, and what is in a long paste is never a mention. A file that is missing, a folder, no UTF-8 text, or too large
+for what is left of the context is refused in one line, and nothing is sent. The file is read when the message is
+sent, and anew when it is edited; saved conversations and exports have the text. `/read` and `/glob` take files along
+with the next message. Over pipes nothing is a mention.
+
+## Copying
+
+What is copied goes through `wl-copy`, `xclip`, `xsel`, `pbcopy` or `clip.exe`, the first that is there and has a screen
+to go to. Over ssh, or where there is none, the terminal is asked to take it (OSC 52). Whether it does nobody can know:
+the text is in a file too, `localspec/copied.txt` in the folder for state (`$XDG_STATE_HOME` or `~/.local/state` on
+Linux), and only there if it has more than 70,000 bytes. A line says which way it went.
 
 ## Saved conversations
 
@@ -52,8 +71,8 @@ can read it. `--no-save-session` saves nothing, and neither does a single questi
 a conversation for good.
 
 Where the file cannot be written, a line says so once, the chat goes on, and what is missing is saved as soon as that
-works. A damaged file is moved aside, and a new one begun. An older format is brought up to date after a copy was
-made."""
+works. What still cannot be written at the end goes to a folder of its own, and a line says how to go on with it. A
+damaged file is moved aside, and a new one begun. An older format is brought up to date after a copy was made."""
 
 REST = """\
 ## Without editing

@@ -42,7 +42,7 @@ class Repl:
             while True:
                 with suppress(KeyboardInterrupt):  # between two lines of code; wherever it matters it is dealt with
                     self._tell_news()
-                    self.take(self._read())
+                    self.take(self._read(), self.terminal.typed)
         except Leave as leave:
             return leave.code
 
@@ -59,8 +59,11 @@ class Repl:
         except Leave as leave:
             return leave.code
 
-    def take(self, message: str) -> None:
+    def take(self, message: str, typed: str = "") -> None:
         """One message or command, whatever comes of it.
+
+        Args:
+            typed: what of it may mention files.
 
         Raises:
             Leave: the command says so, or ctrl-c came while an answer was being stopped.
@@ -69,7 +72,7 @@ class Repl:
             self._guarded(lambda: commands.run(self, message))
             return
         before = list(self.chat.attachments)
-        self._guarded(lambda: self._ask(message.removeprefix("/")))
+        self._guarded(lambda: self._ask(message.removeprefix("/"), typed))
         if message.strip() and before and self.chat.attachments == before:
             names = ", ".join(one.name for one in before)
             note(f"still attached, for the next message: {names} (/undo takes the files back)")
@@ -99,8 +102,8 @@ class Repl:
         for line in () if self.book is None else self.book.news():
             note(line)
 
-    def _ask(self, message: str) -> ExitCode:
-        return self.turn(self.chat.ask(message)) if message.strip() else ExitCode.OK
+    def _ask(self, message: str, typed: str = "") -> ExitCode:
+        return self.turn(self.chat.ask(message, typed=typed)) if message.strip() else ExitCode.OK
 
     @property
     def columns(self) -> int:
@@ -113,6 +116,10 @@ class Repl:
     @property
     def keys_in_brief(self) -> Sequence[str]:
         return KEYS_IN_BRIEF
+
+    @property
+    def paces(self) -> bool:
+        return False
 
     def say(self, text: str) -> None:
         tell(printable(text, keep="\n\t"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from localspec.cli.diagnostics import fail, note, say
 from localspec.cli.output import Output
 from localspec.cli.repl.keyboard import Keyboard
@@ -19,6 +21,7 @@ class PlainTerminal:
 
     def __init__(self, output: Output, keyboard: Keyboard, history: History, *, multiline: bool) -> None:
         self.multiline = multiline
+        self.typed = ""
         self._output = output
         self._keyboard = keyboard
         self._history = history
@@ -31,7 +34,7 @@ class PlainTerminal:
             return self._read()
 
     def _read(self) -> str | None:
-        self._lines = []
+        self._lines, self.typed = [], ""
         first = self._line(PROMPT)
         if first is None:
             say("")
@@ -44,6 +47,8 @@ class PlainTerminal:
                 raise LineCleared from None
             raise
         self._history.add(text)
+        if sys.stdin.isatty():  # else a program writes, and not always what it made up itself
+            self.typed = text
         return text
 
     def withdraw(self) -> None:
@@ -53,8 +58,8 @@ class PlainTerminal:
         if lines:
             note(f"what was typed in the meantime is not sent: {lines} line{'' if lines == 1 else 's'}")
 
-    def copy(self, text: str) -> bool:
-        return False
+    def copy(self, text: str) -> str:
+        return "this terminal has no clipboard: /export FILE.md writes the conversation to a file"
 
     def _whole(self, first: str) -> str:
         """The message that begins with this line."""

@@ -5,7 +5,6 @@ The one module that knows prompt_toolkit.
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import signal
@@ -35,11 +34,12 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from localspec.cli.diagnostics import fail, note
+from localspec.cli.diagnostics import fail, note, say
 from localspec.cli.output import Output
 from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.plain import PROMPT, QUOTES
 from localspec.cli.repl.typeahead import draft, mark_pastes
+from localspec.talk import clipboard
 from localspec.talk.completion import Completion
 from localspec.talk.front import LineCleared
 from localspec.talk.history import History
@@ -50,8 +50,6 @@ EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "
 _PASTE = Keys.BracketedPaste
 #: What ends a program from outside; SIGHUP says that its terminal is gone.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-#: More, and terminals begin to drop the sequence.
-MOST_COPIED = 70_000
 
 
 class PromptTerminal:
@@ -75,6 +73,7 @@ class PromptTerminal:
         multiline: bool,
     ) -> None:
         self.multiline = multiline
+        self.typed = ""
         self._output = output
         self._screen = screen
         self._keyboard = keyboard
@@ -115,7 +114,8 @@ class PromptTerminal:
             self._quoted = False
             try:
                 with _ended_by_signals(self._session.app) as check:
-                    text = self._pastes.unfold(self._session.prompt(default=default, pre_run=check))
+                    self.typed = self._session.prompt(default=default, pre_run=check)
+                text = self._pastes.unfold(self.typed)
             except EOFError:
                 self._session.default_buffer.append_to_history()  # the terminal may have gone away
                 return None
@@ -133,15 +133,13 @@ class PromptTerminal:
             keys = [*get_typeahead(self._keys), *self._keys.kept()]
         self._draft = draft("".join(self._folded(key.data) if key.key is _PASTE else key.data for key in keys))
 
-    def copy(self, text: str) -> bool:
-        if not self._output.terminal:
-            return False
-        data = text.encode()
-        if len(data) > MOST_COPIED:
-            note(f"only the first {MOST_COPIED} bytes are copied: terminals take no more")
-            data = data[:MOST_COPIED].decode(errors="ignore").encode()
-        self._output.sequence(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
-        return True
+    def copy(self, text: str) -> str:
+        way = clipboard.put(text)
+        if self._output.terminal:
+            self._output.sequence(way.sequence)
+        else:  # answers go to a file
+            say(way.sequence, end="")
+        return way.said
 
     # -- keys
 

@@ -37,6 +37,23 @@ def keys_are_kept(screen: TextIO | None) -> Iterator[Keyboard]:
     if line is None:
         yield Keyboard(None)
         return
+    with keys_wait(line, screen) as (typed, before):
+        keyboard = Keyboard(line, typed)
+        try:
+            with _given_back_while_stopped(line, before, screen):
+                yield keyboard
+        finally:
+            mark_pastes(screen, on=False)  # first: what is pasted from here on is thrown away
+            keyboard.close()
+
+
+@contextmanager
+def keys_wait(line: int, screen: TextIO | None) -> Iterator[tuple[bytes, list[Any]]]:
+    """The terminal's part of it: what is typed from now on waits until somebody reads it.
+
+    Yields:
+        What was typed before, and how the line was set then, which it is in the end.
+    """
     before = termios.tcgetattr(line)
     ours = termios.tcgetattr(line)
     ours[3] = ours[3] & ~termios.ECHOCTL | termios.NOFLSH
@@ -44,15 +61,14 @@ def keys_are_kept(screen: TextIO | None) -> Iterator[Keyboard]:
         ours[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR)
         ours[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(line, termios.TCSADRAIN, ours)
+    typed = b"" if screen is None else _typed_before(line)  # before there are marks, which belong to what follows them
     mark_pastes(screen, on=True)
-    keyboard = Keyboard(line, b"" if screen is None else _typed_before(line))
     try:
-        with _given_back_while_stopped(line, before, screen):
-            yield keyboard
+        yield typed, before
     finally:
         mark_pastes(screen, on=False)
-        keyboard.close()
-        termios.tcsetattr(line, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(line, termios.TCSADRAIN, before)
 
 
 def _typed_before(line: int) -> bytes:

@@ -66,7 +66,7 @@ class View:
         while self._held:
             note(self._held.pop(0))
         if isinstance(last, Finished) and last.reason == "cancelled" and not last.ids:
-            note("stopped before the answer began: the question is left out (/regen asks it after all)")
+            note("stopped before the answer began; the question was left out: /regen asks it again")
         elif isinstance(last, Finished) and self._timings:
             parts = status_parts(last, limit=limit, guesses=guesses, alone=alone)
             lines = flow("", parts, columns()) if at_terminal() else [" · ".join(parts)]

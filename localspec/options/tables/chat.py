@@ -68,7 +68,7 @@ CHAT_TEMPLATE_OPTIONS = (
 )
 #: Which conversation it is, and whether it is kept.
 SESSION_OPTIONS = (
-    Option("resume", ("--resume",), bool, False, "Go on with the conversation that was saved last.", CHAT, key=False),
+    Option("resume", ("--resume",), bool, False, "Go on with the conversation that was open last.", CHAT, key=False),
     Option(
         "session",
         ("--session",),
@@ -103,8 +103,8 @@ LINE_OPTIONS = (
         "tui",
         ("--tui",),
         bool,
-        False,
-        "A full screen: statistics while an answer comes, keys for all there is (F1).",
+        None,
+        "A full screen, the default at a terminal (F1 lists its keys); --no-tui: a prompt.",
         CHAT,
         negations=("--no-tui",),
     ),
@@ -113,7 +113,7 @@ LINE_OPTIONS = (
         ("--simple-io",),
         bool,
         False,
-        "Plain lines: no colour, no line editing; for screen readers and pipes.",
+        "Plain lines: no screen, no colour, no line editing; for screen readers and pipes.",
         CHAT,
     ),
     Option(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from localspec.backends.base import Rows, Work
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
 from localspec.drafters.ngram import NgramOptions, NgramSimple
@@ -20,6 +22,18 @@ from tests.cli.repl.support import Scripted
 THINKING = ("<think>", "let me \x1b[31m see", "</think>", "yes", ".")
 
 
+def complain() -> None:
+    """As native code does."""
+    for stream in (1, 2):
+        os.write(stream, b"llama_model_loader: native code says something\n")
+
+
+class Noisy(FakeTarget):
+    def forward(self, work: Sequence[Work]) -> list[Rows]:
+        complain()
+        return super().forward(work)
+
+
 def find(path: Path) -> Path:
     """Models need not be there, but for ``missing*``."""
     if path.name.startswith("missing"):
@@ -29,13 +43,19 @@ def find(path: Path) -> Path:
 
 def engine(options: EngineOptions, *, progress: Callable[[str, float], bool]) -> Engine:
     """``broken*`` does not load, ``base*`` has no template, ``thinks*`` thinks first, ``large*`` has room for long
-    messages, and ``slow-large*`` too; all but ``large*`` and ``thinks*`` are slow, ``lazy*`` is so when it loads."""
+    messages, and ``slow-large*`` too; all but ``large*`` and ``thinks*`` are slow, ``lazy*`` is so when it loads,
+    ``noisy*`` writes past Python while it loads and computes."""
     name = options.target.path.name
     if name.startswith("broken") or (options.draft and options.draft.path.name.startswith("broken")):
         raise ModelLoadError(f"{name} is damaged", hint="Download it again.")
     drafters = [NgramSimple(NgramOptions())]
     if name.startswith("thinks"):
         return Engine(Scripted(THINKING), drafters, template=ChatTemplate(TEMPLATE, origin="a test"))
+    if name.startswith("noisy"):
+        complain()
+        return Engine(
+            Noisy(FakeVocab(40), seed=5, n_ctx=512), drafters, template=ChatTemplate(TEMPLATE, origin="a test")
+        )
     if name.startswith("lazy"):
         progress("target", 0.4)
         time.sleep(1)

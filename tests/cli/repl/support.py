@@ -116,10 +116,10 @@ class Typed:
 
     def __init__(self, lines: Sequence[str | BaseException]) -> None:
         self.multiline = False
+        self.typed = ""
         self.lines = list(lines)
         self.defaults: list[str] = []
         self.copied: list[str] = []
-        self.clipboard = True
         self.withdrawn = 0
 
     def read(self, default: str = "") -> str | None:
@@ -129,15 +129,15 @@ class Typed:
         line = self.lines.pop(0)
         if isinstance(line, BaseException):
             raise line
+        self.typed = line
         return line
 
     def withdraw(self) -> None:
         self.withdrawn += 1
 
-    def copy(self, text: str) -> bool:
-        if self.clipboard:
-            self.copied.append(text)
-        return self.clipboard
+    def copy(self, text: str) -> str:
+        self.copied.append(text)
+        return f"copied {len(text)} characters"
 
 
 def repl(one: Chat, *lines: str | BaseException) -> Repl:

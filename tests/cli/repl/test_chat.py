@@ -10,7 +10,8 @@ import pytest
 from localspec.backends.fake import FakeVocab
 from localspec.chat.conversation import Conversation
 from localspec.errors import UsageError
-from localspec.talk.chat import Chat, Handle
+from localspec.talk.chat import Chat
+from localspec.talk.running import Handle
 from localspec.talk.turn import LeftOut, Turn
 from localspec.text.thinking import Piece
 from localspec.types import Finished, GenerationRequest, Message, Notice, Prefill, SpecStats

@@ -11,6 +11,7 @@ import pytest
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import transcript
 from localspec.chat.conversation import Conversation
+from localspec.chat.store.incoming import read_conversations
 from localspec.cli.repl import keys, loop
 from localspec.errors import EngineDied, ModelLoadError, UsageError
 from localspec.options import GENERATION_OPTIONS
@@ -179,9 +180,7 @@ def test_copy(capsys: Said) -> None:
     front.take("/copy")
     front.take("/copy 2")
     assert typed(front).copied == ["second", "first"]
-    typed(front).clipboard = False
-    front.take("/copy")
-    assert "no clipboard: /export FILE.md" in capsys.readouterr().err
+    assert "copied 6 characters" in capsys.readouterr().err
 
 
 # Files
@@ -264,9 +263,11 @@ def test_load_leaves_what_was_given_on_the_command_line(capsys: Said, tmp_path: 
     one = chat(system="teacher", typed=("temp", "seed", "system_file"), seed=9)
     said = take(one, capsys, f"/load {tmp_path}/t")
     assert "settings: top-k 40 -> 3\n" in said
-    assert "as on the command line: temp 0.0 (saved: 0.5)\n" in said  # the seed is the same
-    assert "as on the command line: the system message (saved: pirate)\n" in said
+    assert "as it is now: temp 0.0 (saved: 0.5)\n" in said  # the seed is the same
+    assert "as it is now: the system message (saved: pirate)\n" in said
     assert (one.values["temp"], one.values["top_k"], one.conversation.system) == (0.0, 3, "teacher")
+    take(one, capsys, "/set temp 0.7")  # what is given on the command line may be changed since
+    assert "as it is now: temp 0.7 (saved: 0.5)\n" in take(one, capsys, f"/load {tmp_path}/t")
 
 
 def test_a_saved_setting_reaches_no_file_and_no_model(capsys: Said, tmp_path: Path) -> None:
@@ -289,6 +290,10 @@ def test_export(capsys: Said, tmp_path: Path) -> None:
     take(one, capsys, f"/export {tmp_path}/a.JSON")
     assert "answer" in (tmp_path / "a.md").read_text()
     assert json.loads((tmp_path / "a.JSON").read_text())[-1]["content"] == "answer"
+    assert "for llama.cpp's web UI" in take(one, capsys, f"/export {tmp_path}/a.jsonl")
+    (back,) = read_conversations(tmp_path / "a.jsonl")
+    assert [entry.content for entry in back.entries] == ["ask", "answer"]
+    assert back.session.system == "sys"
     assert "exists" in take(one, capsys, f"/export {tmp_path}/a.md")
     assert "neither .md nor .json" in take(one, capsys, f"/export {tmp_path}/a.txt")
     assert "error" in take(one, capsys, f"/export {tmp_path}/no/such/folder.md")
@@ -470,14 +475,16 @@ def test_spec_settings_have_short_names(capsys: Said) -> None:
 
 def test_spec_type_loads_what_is_not_there(capsys: Said) -> None:
     one = chat()
-    take(one, capsys, "/spec type ngram-simple")
+    assert "getting ready" not in take(one, capsys, "/spec type ngram-simple")
     assert one.request(()).spec.types == ("ngram-simple",)
     assert loads(one).loads == []
-    loads(one).fails = UsageError("--spec-type draft-simple needs a draft model")
-    assert "needs a draft model" in take(one, capsys, "/spec type draft-simple")
+    refused = take(one, capsys, "/spec type draft-simple")
+    assert "draft-simple needs a draft model. /draft FILE loads one; so does F8" in refused
     assert one.types == ("ngram-simple",)
     loads(one).fails = UsageError("none stands alone")
-    assert "none stands alone" in take(one, capsys, "/spec type ngram-simple,none")
+    refused = take(one, capsys, "/spec type ngram-simple,none")
+    assert "getting ready: other drafters" in refused
+    assert "none stands alone" in refused
     assert one.request(()).spec.mode != "off"
     take(one, capsys, "/spec type none")
     assert one.request(()).spec.mode == "off"
@@ -714,3 +721,9 @@ def test_odd_arguments_are_no_faults_of_ours(capsys: Said, line: str) -> None:
     said = capsys.readouterr().err
     assert "error" in said
     assert "that did not work" not in said
+
+
+def test_a_prompt_without_keys_for_steps_says_who_has_them(capsys: Said) -> None:
+    one = chat()
+    assert "The full screen has: localspec chat without --no-tui." in take(one, capsys, "/step on")
+    assert not one.running.paced

@@ -20,7 +20,7 @@ from localspec.talk.history import History
 from tests.cli.support import TAKEN, Terminal, plain
 
 FAKE = "tests.cli.repl.fake_main"
-CHAT = ("chat", "-s", "3", "-n", "300", "--ignore-eos")
+CHAT = ("chat", "--no-tui", "-s", "3", "-n", "300", "--ignore-eos")
 LINES = [f"line {n} with a few words, so that it is as long as a line of text: é" for n in range(200)]
 PASTE = BEGIN + "\r".join(LINES).encode() + END
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import pytest
 
 from localspec.cli.diagnostics import Ending
 from localspec.cli.output import Output
+from localspec.cli.repl import plain
 from localspec.cli.repl.keyboard import Keyboard
 from localspec.cli.repl.plain import PlainTerminal
 from localspec.talk.front import LineCleared
@@ -173,3 +175,16 @@ def test_lines_of_a_message_that_breaks_off_are_in_the_history(
     with pytest.raises(LineCleared if ending is KeyboardInterrupt else Ending):
         terminal.read()
     assert History(tmp_path / "history").entries() == ['"""a\nb']
+
+
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_a_program_at_the_other_end_of_a_pipe_mentions_no_files(
+    monkeypatch: pytest.MonkeyPatch, *, at_terminal: bool
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b"see @file\n"))
+    monkeypatch.setattr(stdin, "isatty", lambda: at_terminal, raising=False)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr(plain, "controls_are_shown", nullcontext)
+    terminal = PlainTerminal(Output(), Keyboard(None), History(None), multiline=False)
+    assert terminal.read() == "see @file"
+    assert terminal.typed == ("see @file" if at_terminal else "")

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import TAKEN, Terminal, plain
 
 FAKE = "tests.cli.repl.fake_main"
-CHAT = ("chat", "-m", "large.gguf", "-s", "3", "-n", "5", "--ignore-eos")
+CHAT = ("chat", "--no-tui", "-m", "large.gguf", "-s", "3", "-n", "5", "--ignore-eos")
 PASTE, PASTED = b"\x1b[200~", b"\x1b[201~"
 
 
@@ -324,7 +324,7 @@ def test_lines_typed_during_an_answer_come_one_by_one(tmp_path: Path) -> None:
         assert "5 tok" in answered
         assert "/copy" not in answered
         terminal.until(TAKEN)
-        terminal.until(b"clipboard")
+        terminal.until(b"OSC 52")
         terminal.until(b"1 exchange")
         terminal.prompt()
         terminal.send(b"\x04")

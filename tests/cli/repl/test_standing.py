@@ -86,6 +86,9 @@ def test_commands_and_status_line_tell_who_is_left_alone(capsys: pytest.CaptureF
         def cancel(self) -> None:
             self._events.cancel()
 
+        def grant(self, steps: int | None) -> None:
+            self._events.grant(steps)
+
     one.engine.submit = Told  # type: ignore[method-assign]
     front = repl(one)
     front.take("abc")

@@ -16,7 +16,7 @@ from localspec.cli.repl.typeahead import draft, keys_are_kept
 from tests.cli.support import TAKEN, Terminal, plain
 
 FAKE = "tests.cli.repl.fake_main"
-CHAT = ("chat", "-m", "slow.gguf", "-s", "3", "-n", "300", "--ignore-eos")
+CHAT = ("chat", "--no-tui", "-m", "slow.gguf", "-s", "3", "-n", "300", "--ignore-eos")
 
 
 @pytest.mark.parametrize(
