@@ -56,7 +56,7 @@ def read_config(folder: Path) -> Mapping[str, Any]:
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        found: object = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise ModelLoadError(
             f"{path} does not exist", hint="A checkpoint is a folder with config.json and weights."
@@ -123,9 +123,10 @@ def _safetensors(path: Path) -> Mapping[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        return load_file(path)
+        found: Mapping[str, Tensor] = load_file(path)
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelLoadError(f"{path} is damaged: {_first_line(error)}", hint=_AGAIN) from None
+    return found
 
 
 def _pickled(path: Path) -> Any:
