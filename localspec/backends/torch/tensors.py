@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from localspec.errors import ModelLoadError
-from localspec.hub.header import read_header
+from localspec.hub.header import Header, read_header
+from localspec.hub.header import Tensor as Entry
+from localspec.hub.names import parts_of
 
 EMBEDDING = ("token_embd.weight",)
 #: Many models have one matrix for both ends.
 UNEMBEDDING = ("output.weight", "token_embd.weight")
 
 
+class GgufMatrix:
+    """The first of ``names`` that the model at ``path`` has, left in its file: rows are read as they are asked for.
+
+    Raises:
+        ModelLoadError: none is there, or a file cannot be read.
+    """
+
+    def __init__(self, path: Path, names: tuple[str, ...]) -> None:
+        part, header, found = _found(path, names)
+        self._kind = gguf.GGMLQuantizationType(found.kind)
+        block, size = gguf.GGML_QUANT_SIZES[self._kind]
+        raw = np.memmap(part, np.uint8, "r", header.data + found.offset, (found.elements // block * size,))
+        # GGUF names the fastest axis first.
+        self._raw = raw.reshape(*reversed(found.shape[1:]), -1)
+        self.shape = tuple(reversed(found.shape))
+
+    def rows(self, ids: NDArray[Any] | slice = slice(None)) -> Tensor:
+        """``[rows, columns]``, of all rows or those of ``ids``."""
+        weights = gguf.quants.dequantize(self._raw[ids], self._kind)
+        return torch.from_numpy(np.ascontiguousarray(weights, np.float32))
+
+
 def gguf_tensor(path: Path, names: tuple[str, ...]) -> Tensor:
     """The first of ``names`` that is there: ``[rows, columns]``.
 
     Raises:
-        ModelLoadError: none is, or the file cannot be read.
+        ModelLoadError: as `GgufMatrix`.
     """
-    header = read_header(path)
-    by_name = {tensor.name: tensor for tensor in header.tensors}
-    found = next((by_name[name] for name in names if name in by_name), None)
-    if found is None:
-        raise ModelLoadError(
-            f"{path.name} has no tensor {' or '.join(names)}", hint="Use a model in one file, not in parts."
-        )
-    kind = gguf.GGMLQuantizationType(found.kind)
-    block, size = gguf.GGML_QUANT_SIZES[kind]
-    n_bytes = found.elements // block * size
-    raw = np.memmap(path, np.uint8, "r", header.data + found.offset, (n_bytes,))
-    # GGUF names the fastest axis first.
-    rows = raw.reshape(*reversed(found.shape[1:]), -1)
-    weights = gguf.quants.dequantize(rows, kind)
-    return torch.from_numpy(np.ascontiguousarray(weights, np.float32))
+    return GgufMatrix(path, names).rows()
+
+
+def _found(path: Path, names: tuple[str, ...]) -> tuple[Path, Header, Entry]:
+    headers = list(_headers(path))
+    for name in names:
+        for header in headers:
+            for entry in header.tensors:
+                if entry.name == name:
+                    return header.path, header, entry
+    raise ModelLoadError(f"{path.name} has no tensor {' or '.join(names)}", hint="Use another file of the model.")
+
+
+def _headers(path: Path) -> Iterator[Header]:
+    for name in parts_of(path.name):
+        yield read_header(path.parent / name)
