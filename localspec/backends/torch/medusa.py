@@ -180,7 +180,7 @@ def _heads(checkpoint: Checkpoint, key: str, ways: Sequence[tuple[str, str]]) ->
     missing = next((head for head in range(wanted) if ("block", 0) not in heads.get(head, {})), None)
     if missing is not None or not wanted:
         raise ModelLoadError(
-            f"the checkpoint has no weights of head {missing or 0}", hint="Get all files of the repository."
+            f"the checkpoint has no weights of head {(missing or 0) + 1}", hint="Get all files of the repository."
         )
     return [heads[head] for head in range(wanted)]
 
