@@ -15,6 +15,7 @@ from localspec.errors import ModelLoadError
 CONFIG = "config.json"
 #: Where weights are, the first that is there; of files with other names, the only one of its kind.
 _NAMES = ("model.safetensors", "pytorch_model.bin")
+_TOKENIZER = frozenset({"tokenizer.json"})
 _KINDS = (".safetensors", ".bin", ".pt")
 _AGAIN = "Download it again."
 _ALL = "Get all files of the repository."
@@ -65,6 +66,16 @@ def first_of_weights(names: Collection[str]) -> str | None:
         if len(found) == 1:
             return found[0]
     return None
+
+
+def files_of(names: Collection[str]) -> tuple[str, ...]:
+    """Of the files of a repository those to get for a checkpoint, its config first; () if it is none."""
+    weights = first_of_weights(names)
+    if CONFIG not in names or weights is None:
+        return ()
+    stem, _, kind = weights.removesuffix(".index.json").rpartition(".")
+    parts = [name for name in names if name.startswith(f"{stem}-") and name.endswith(f".{kind}")]
+    return (CONFIG, weights, *(parts if weights.endswith(".json") else ()), *(_TOKENIZER & {*names}))
 
 
 def shards(index: Path) -> list[str]:
