@@ -1,12 +1,10 @@
-"""Checkpoints as they lie on the Hugging Face hub: a folder of ``config.json`` and weights.
+"""Reading checkpoints as they lie on the hub (`localspec.hub.folder`).
 
-Weights are safetensors or what torch saves (``.bin``, ``.pt``), in one file or in shards with an index. Of the latter
-only weights are read: such a file could hold code too, and then it is refused.
+Of what torch saves only weights are read: such a file could hold code too, and then it is refused.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +15,8 @@ import torch
 from torch import Tensor
 
 from localspec.errors import ModelLoadError
+from localspec.hub.folder import read_config, weight_files
 
-#: Where weights are, the first that is there; of files with other names, the only one of its kind.
-_NAMES = ("model.safetensors", "pytorch_model.bin")
-_KINDS = (".safetensors", ".bin", ".pt")
 _AGAIN = "Download it again."
 
 
@@ -40,72 +36,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     config = read_config(folder)
     tensors: dict[str, Tensor] = {}
-    for path in _weight_files(folder):
+    for path in weight_files(folder):
         tensors.update(_weights(path))
     return Checkpoint(config, tensors)
-
-
-def read_config(folder: Path) -> Mapping[str, Any]:
-    """What a folder's ``config.json`` says.
-
-    Raises:
-        ModelLoadError: it is missing or damaged.
-    """
-    return _read_json(folder / "config.json")
-
-
-def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        found: object = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise ModelLoadError(
-            f"{path} does not exist", hint="A checkpoint is a folder with config.json and weights."
-        ) from None
-    except OSError as error:
-        raise ModelLoadError(f"{path} cannot be read: {error.strerror}", hint="Check its permissions.") from None
-    except (ValueError, RecursionError):
-        raise ModelLoadError(f"{path} is damaged: it is not JSON", hint=_AGAIN) from None
-    if not isinstance(found, dict):
-        raise ModelLoadError(f"{path} is damaged: it holds no object", hint=_AGAIN)
-    return found
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    for name in _NAMES:
-        if (folder / f"{name}.index.json").exists():
-            return _shards(folder, folder / f"{name}.index.json")
-        if (folder / name).exists():
-            return [folder / name]
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    for kind in _KINDS:
-        found = [path for path in files if path.suffix == kind]
-        if len(found) > 1:
-            names = ", ".join(path.name for path in found)
-            raise ModelLoadError(
-                f"{folder} has no index of its weights: {names}", hint="Get all files of the repository."
-            )
-        if found:
-            return found
-    raise ModelLoadError(
-        f"{folder} has no weights: no {', '.join(_NAMES)} and no other file of their kinds",
-        hint="Get all files of the repository.",
-    )
-
-
-def _shards(folder: Path, index: Path) -> list[Path]:
-    places = _read_json(index).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise ModelLoadError(f"{index} is damaged: it has no map of weights", hint=_AGAIN)
-    names = sorted(set(places.values()))
-    # An index could name any file of this machine.
-    if unsafe := [name for name in names if Path(name).name != name]:
-        raise ModelLoadError(f"{index} names {unsafe[0]}, which is outside its folder", hint=_AGAIN)
-    if missing := [name for name in names if not (folder / name).exists()]:
-        raise ModelLoadError(
-            f"{folder} lacks {len(missing)} of {len(names)} files of weights: {missing[0]}",
-            hint="Get all files of the repository.",
-        )
-    return [folder / name for name in names]
 
 
 def _weights(path: Path) -> Mapping[str, Tensor]:
