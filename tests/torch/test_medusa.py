@@ -95,7 +95,7 @@ def test_scores_are_those_of_the_weights(layout: Layout, layers: int, tmp_path: 
 def best_tree(rows: list[Array], nodes: int, width: int) -> dict[tuple[int, ...], float]:
     """The likeliest paths over the ``width`` best of each row, all of them looked at."""
     every: dict[tuple[int, ...], float] = {(): 1.0}
-    level = [()]
+    level: list[tuple[int, ...]] = [()]
     for row in rows:
         shares = softmax(row)
         best = np.argsort(-shares)[:width].tolist()

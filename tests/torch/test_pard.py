@@ -136,7 +136,7 @@ def write_tokenizer(folder: Path, texts: Sequence[str]) -> Path:
 
 def test_tokenizers_are_compared_token_by_token(tmp_path: Path) -> None:
     texts = [VOCAB.text(token) for token in range(N)]
-    with pytest.raises(ModelLoadError, match="no tokenizer.json"):
+    with pytest.raises(ModelLoadError, match=r"no tokenizer\.json"):
         paired(tmp_path, N, VOCAB)
     assert paired(write_tokenizer(tmp_path, texts), N + 9, VOCAB) == Pairing(N, frozenset())
     assert paired(write_tokenizer(tmp_path, texts[:40]), N, VOCAB) == Pairing(40, frozenset())

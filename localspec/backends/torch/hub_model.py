@@ -130,7 +130,7 @@ def _paired(weights: Tensor, shape: Shape) -> Tensor:
 
 
 def paired(folder: Path, n_vocab: int, target: Vocab) -> Pairing:
-    """Compares the tokenizer of a folder, whose model has ``n_vocab`` rows, with the target's, as `localspec.vocab.pair`
+    """Compares the tokenizer of a folder, whose model has ``n_vocab`` rows, with the target's, as `vocab.pair`
     does two models.
 
     Raises:

@@ -44,13 +44,14 @@ class Cache:
     @classmethod
     def of(cls, shape: Shape, texts: int, room: int) -> Cache:
         size = (texts, shape.kv_heads, room, shape.each)
-        return cls(*([torch.zeros(size) for _ in range(shape.layers)] for _ in range(2)))
+        keys, values = ([torch.zeros(size) for _ in range(shape.layers)] for _ in range(2))
+        return cls(keys, values)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a pass gives: ``hidden`` ``[texts, n, width]`` behind the last norm, and inputs of layers, of the same shape,
-    by layer."""
+    """What a pass gives: ``hidden`` ``[texts, n, width]`` behind the last norm, and inputs of layers, of the same
+    shape, by layer."""
 
     hidden: Tensor
     layers: Mapping[int, Tensor] = field(default_factory=dict)
@@ -83,7 +84,6 @@ class TorchLlama:
     def block(self, layer: int, name: str) -> Tensor:
         return self.weights[f"blk.{layer}.{name}.weight"]
 
-    @torch.no_grad()
     def read(
         self,
         tokens: Tensor,
@@ -97,6 +97,17 @@ class TorchLlama:
         More than one token behind a cache, or tokens of a tree, need ``sees`` ``[n, in the cache + n]``: true where a
         token sees another. ``positions`` ``[n]`` are their places in the text, if they are not one behind the other.
         """
+        with torch.no_grad():
+            return self._read(tokens, layers, cache, positions, sees)
+
+    def _read(
+        self,
+        tokens: Tensor,
+        layers: Collection[int],
+        cache: Cache | None,
+        positions: Tensor | None,
+        sees: Tensor | None,
+    ) -> Read:
         shape, start = self.shape, 0 if cache is None else cache.n
         texts, n = tokens.shape
         places = torch.arange(start, start + n) if positions is None else positions
@@ -180,4 +191,5 @@ def _shape(reader: Any) -> Shape:
 
 def _dequantised(tensor: Any) -> Tensor:
     weights = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-    return torch.from_numpy(np.ascontiguousarray(weights, np.float32))
+    # Float32 comes as it lies in the file, which may only be read.
+    return torch.from_numpy(np.require(weights, np.float32, ["C", "W"]))

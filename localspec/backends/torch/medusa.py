@@ -100,9 +100,9 @@ class TorchMedusa(_Threads):
     def n(self) -> int:
         return len(self._heads)
 
-    @torch.inference_mode()
     def row(self, head: int, state: State) -> Row:
-        row: Row = self._heads[head](torch.from_numpy(state)).numpy()
+        with torch.inference_mode():
+            row: Row = self._heads[head](torch.from_numpy(state)).numpy()
         return row
 
 
@@ -134,16 +134,16 @@ class TorchHydra(_Threads):
     def n(self) -> int:
         return len(self._heads)
 
-    @torch.inference_mode()
     def forward(self, work: Work) -> HydraRows:
         tree, state = work.tree, work.states
         assert state is not None, "heads read the target's state"
         nodes = range(work.done, len(tree))
         head = tree.depths[work.done]
         paths = torch.tensor([[tree.tokens[at] for at in tree.path(node)] for node in nodes])
-        guessed = F.embedding(paths, self._embedding).flatten(1)
-        read = torch.cat([torch.from_numpy(state).expand(len(nodes), -1), guessed], dim=1)
-        return HydraRows(self._heads[head](read).numpy(), work.done)
+        with torch.inference_mode():
+            guessed = F.embedding(paths, self._embedding).flatten(1)
+            read = torch.cat([torch.from_numpy(state).expand(len(nodes), -1), guessed], dim=1)
+            return HydraRows(self._heads[head](read).numpy(), work.done)
 
 
 @dataclass(frozen=True, slots=True)

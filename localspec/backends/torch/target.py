@@ -89,11 +89,11 @@ class TorchTarget:
     def n_past(self, seq: int) -> int:
         return self._seqs[seq].cache.n
 
-    @torch.inference_mode()
     def forward(self, work: Sequence[Work]) -> list[Rows]:
         try:
             self._check_room(work)
-            return [self._pass(item) for item in work]
+            with torch.inference_mode():
+                return [self._pass(item) for item in work]
         except BaseException:
             for item in work:
                 self._seqs[item.seq].nodes = 0
@@ -131,14 +131,14 @@ class TorchTarget:
         logits = read.hidden[0, first - item.done :] @ self._model.unembedding.T
         return TorchRows(logits.numpy(), first, features)
 
-    @torch.inference_mode()
     def commit(self, seq: int, path: Sequence[int]) -> None:
         one = self._seqs[seq]
         start = one.cache.n
         if list(path) != list(range(len(path))):
             kept = torch.tensor(path) + start
-            for tensor in (*one.cache.keys, *one.cache.values):
-                tensor[:, :, start : start + len(path)] = tensor[:, :, kept]
+            with torch.inference_mode():
+                for tensor in (*one.cache.keys, *one.cache.values):
+                    tensor[:, :, start : start + len(path)] = tensor[:, :, kept]
         one.cache.n, one.nodes = start + len(path), 0
 
     def truncate(self, seq: int, n: int) -> int:
