@@ -15,7 +15,7 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import DRAFT_MODEL, FROM_FILE, HEADS
+from localspec.drafters.files import BY_CONFIG, DRAFT_MODEL, FROM_FILE, HEADS, NORMED_TYPES, PARD, folder_type
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from localspec.chat import ChatTemplate
     from localspec.drafters.base import Drafter
     from localspec.engine import Engine
+    from localspec.vocab import Pairing
 
 __all__ = [
     "SPEC_TYPES",
@@ -112,6 +113,8 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
 def draft_type(path: Path) -> str:
     """The drafter that a draft file is: by the architecture it names, if it can be read at all."""
     try:
+        if path.is_dir():
+            return folder_type(path) or DRAFT_MODEL
         return HEADS.get(architecture(path) or "", DRAFT_MODEL)
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
@@ -123,6 +126,10 @@ def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | No
     if asked and options.draft is None:
         what = "a draft model" if asked[0] == DRAFT_MODEL else "a head"
         raise UsageError(f"--spec-type {asked[0]} needs {what}", hint="Give one with -md.")
+    # Whether a GGUF file is a parallel model, only its mask token says: when it is loaded.
+    is_file = options.draft is not None and not options.draft.path.is_dir()
+    if asked == [PARD] and draft == DRAFT_MODEL and is_file:
+        return
     if options.draft is not None and asked != [draft]:
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
         raise UsageError(
@@ -178,7 +185,8 @@ class _Loader:
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(native, options.target, "target")
             undo.callback(model.free)
-            target = LlamaTarget(model, replace(self._context(options.target), exact=options.exact))
+            normed = not {*NORMED_TYPES}.isdisjoint(options.spec_types or ())
+            target = LlamaTarget(model, replace(self._context(options.target), exact=options.exact, normed=normed))
             undo.callback(target.close_all)
             template = self._template(model)
             self._loads.append(target.describe("target"))
@@ -280,11 +288,23 @@ class _Loader:
         drafters: list[Drafter] = []
         sources = Sources(self._options.by_text, target.vocab)
         for name in self._options.spec_types or ():
-            if name in FROM_FILE:
+            if name in BY_CONFIG.values() and self._options.draft is not None and self._options.draft.path.is_dir():
+                drafters.append(self._torch_drafter(name, target))
+            elif name in FROM_FILE:
                 drafters.append(self._draft_model(native, target))
             else:
                 drafters += MAKERS[name](sources)
         return drafters
+
+    def _torch_drafter(self, kind: str, target: LlamaTarget) -> Drafter:
+        from localspec.torch_drafters import ForTarget, torch_drafter
+
+        assert self._options.draft is not None
+        folder, model = self._options.draft.path, target.model
+        about = ForTarget(model.path, target.vocab, model.n_embd, target.caps.n_ctx, self._options.sequences)
+        drafter = torch_drafter(kind, folder, about)
+        self._loads.append(ModelLoad(role="draft", path=str(folder), settings=(("runs on", "torch"),), placement=()))
+        return drafter
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
         options = self._options.draft
@@ -320,7 +340,10 @@ class _Loader:
                 f"{name} has recurrent layers, which cannot take guesses back",
                 hint="Use a draft model with attention only.",
             )
-        pairing = pair(target.vocab, model.vocab) or Translation(target.vocab, model.vocab, draft_name=name)
+        same = pair(target.vocab, model.vocab)
+        if PARD in (self._options.spec_types or ()):
+            return self._parallel_model(model, context, same)
+        pairing = same or Translation(target.vocab, model.vocab, draft_name=name)
         draft = LlamaTarget(model, context)
         loaded = draft.describe("draft")
         if not isinstance(pairing, Translation):
@@ -330,6 +353,26 @@ class _Loader:
         self._loads.append(replace(loaded, settings=(*loaded.settings, translated)))
         self._warn(f"{name} has another vocabulary than the target: its guesses are translated")
         return TranslatedModel(draft, pairing)
+
+    def _parallel_model(self, model: LlamaModel, context: LlamaOptions, pairing: Pairing | None) -> Drafter:
+        from localspec.backends.llamacpp import LlamaTarget
+        from localspec.drafters.pard import ParallelModel
+
+        name = model.path.name
+        if pairing is None:
+            raise PairingError(
+                f"{name} has another vocabulary than the target: a parallel model guesses in its target's own",
+                hint="Use one of the same family as the target, or a usual draft model.",
+            )
+        mask = model.metadata("tokenizer.ggml.mask_token_id")
+        if mask is None:
+            raise UsageError(
+                f"{name} names no mask token (tokenizer.ggml.mask_token_id): it was not made to guess in parallel",
+                hint="Use it as a draft model (--spec-type draft-simple), or the folder it was converted from.",
+            )
+        draft = LlamaTarget(model, context)
+        self._loads.append(draft.describe("draft"))
+        return ParallelModel(draft, pairing, int(mask))
 
     def _head(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
         from localspec.backends.llamacpp import LlamaHead
