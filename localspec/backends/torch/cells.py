@@ -41,9 +41,7 @@ class Cells:
     def nbytes(self) -> int:
         return sum(part.nbytes for layer in self._layers for part in layer)
 
-    def attend(
-        self, spans: Sequence[Span], mask: Tensor, layer: int, q: Tensor, k: Tensor, v: Tensor
-    ) -> Tensor:
+    def attend(self, spans: Sequence[Span], mask: Tensor, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Writes the new rows' keys and values, and lets the rows of each text see the cells that ``mask``
         ``[texts, rows, cells]`` names."""
         length = mask.shape[2]

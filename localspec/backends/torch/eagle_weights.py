@@ -4,15 +4,14 @@ EAGLE-1 and -2 have one form (and one set of weights: they differ in how their t
 wrote it: the official one and SpecForge's (``midlayer.``), and speculators' (``layers.0.``, the layer's sizes in a
 config of their own).
 
-Two traps. ``d2t`` on the hub is what to add to a guess's number to get the target's id; in GGUF files it is that id. And
-the numbers of the target's layers that EAGLE-3 reads are those of layers that put a state *out* where they stand in
+Two traps. ``d2t`` on the hub is what to add to a guess's number to get the target's id; in GGUF files it is that id.
+And the numbers of the target's layers that EAGLE-3 reads are those of layers that put a state *out* where they stand in
 ``eagle_config`` (SGLang's, NVIDIA's, SpecForge's place), those of layers that take it *in* elsewhere (vLLM's place, and
 ours); some files have the one kind in the other's place.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from localspec.backends.base import NORMED
 from localspec.backends.torch.checkpoint import Checkpoint
+from localspec.backends.torch.rope import paired, rope_base, rope_factors
 from localspec.errors import ModelLoadError, UsageError
 
 FOR_THIS_TARGET = "Use the head that was trained for this target, or leave -md out."
@@ -61,8 +61,8 @@ _UNUSED = re.compile(r"t2d|.*rotary_emb\.inv_freq|verifier_.*|target_.*")
 
 @dataclass(frozen=True, slots=True)
 class HeadShape:
-    """Sizes of a head. ``turns`` are the radians by which a position turns each pair of a head of attention; ``factors``
-    how much slower that is than ``rope_base`` says, ``None``: no slower."""
+    """Sizes of a head. ``turns`` are the radians by which a position turns each pair of a head of attention;
+    ``factors`` how much slower that is than ``rope_base`` says, ``None``: no slower."""
 
     layers: int
     width: int
@@ -123,14 +123,14 @@ def read_eagle(checkpoint: Checkpoint, target: TargetShape, name: str) -> EagleW
     offsets = weights.pop("d2t", None)
     for key, weight in weights.items():
         if re.search(r"attn_[qk]\.", key):
-            weights[key] = _paired(weight, shape.each)
+            weights[key] = paired(weight, shape.each)
     is_third = "blk.0.attn_norm_2.weight" in weights
     reads = layers_read(config, target.layers) if is_third else (NORMED,)
     ids = None if offsets is None else _ids(offsets, target, name)
     _check_fit(weights, reads, target, name, third=is_third)
     _check_ends(weights, ids, target, name)
-    if bool(config.get("fc_norm")) or config.get("norm_before_fc") and "enc.output_norm.weight" not in weights:
-        raise ModelLoadError(f"{name} norms each layer before fc, which is not known here", hint="Use another head.")
+    if config.get("fc_norm") or (config.get("norm_before_fc") and "enc.output_norm.weight" not in weights):
+        raise ModelLoadError(f"{name} norms its layers in a way that is not known here", hint="Use another head.")
     return EagleWeights(
         shape=shape,
         weights=weights,
@@ -182,10 +182,8 @@ def _shape(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HeadShap
     """Raises `KeyError`."""
     width, heads = len(weights["fc.weight"]), int(config["num_attention_heads"])
     each = int(config.get("head_dim") or width // heads)
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    base = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    base, factors = rope_base(config), rope_factors(config, each)
     turns = base ** (-torch.arange(0, each, 2) / each)
-    factors = _rope_factors(rope, turns)
     return HeadShape(
         layers=1 + max(int(key.split(".")[1]) for key in weights if key.startswith("blk.")),
         width=width,
@@ -198,22 +196,6 @@ def _shape(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HeadShap
         turns=turns if factors is None else turns / factors,
         factors=factors,
     )
-
-
-def _rope_factors(rope: Mapping[str, Any], turns: Tensor) -> Tensor | None:
-    """How much slower each pair turns than in short texts. Llama 3: slow pairs by ``factor``, quick ones not, those
-    between in part."""
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind == "default":
-        return None
-    if kind == "linear":
-        return torch.full_like(turns, float(rope["factor"]))
-    if kind != "llama3":
-        raise ModelLoadError(f"positions are scaled by {kind}; known are llama3 and linear", hint="Use another head.")
-    fits = float(rope["original_max_position_embeddings"]) * turns / (2 * math.pi)
-    low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
-    as_is = ((fits - low) / (high - low)).clamp(0, 1)
-    return 1 / ((1 - as_is) / float(rope["factor"]) + as_is)
 
 
 def _check(weights: Mapping[str, Tensor], shape: HeadShape, name: str) -> None:
@@ -272,9 +254,7 @@ def _check_fit(
         )
 
 
-def _check_ends(
-    weights: Mapping[str, Tensor], ids: NDArray[np.int64] | None, target: TargetShape, name: str
-) -> None:
+def _check_ends(weights: Mapping[str, Tensor], ids: NDArray[np.int64] | None, target: TargetShape, name: str) -> None:
     """Raises `UsageError`: it cannot borrow what it lacks, or knows other tokens."""
     width, n = len(weights["fc.weight"]), target.n_vocab
     for part, key, wanted in (
@@ -301,8 +281,3 @@ def _ids(offsets: Tensor, target: TargetShape, name: str) -> NDArray[np.int64]:
             hint=FOR_THIS_TARGET,
         )
     return ids
-
-
-def _paired(weights: Tensor, each: int) -> Tensor:
-    """The rows of each head from halves, as RoPE turns them on the hub, to neighbouring pairs."""
-    return weights.reshape(-1, 2, each // 2, *weights.shape[1:]).transpose(1, 2).reshape(weights.shape)
