@@ -15,10 +15,11 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import BY_CONFIG, DRAFT_MODEL, FROM_FILE, HEADS, NORMED_TYPES, PARD, folder_type
+from localspec.drafters.files import BY_CONFIG, DRAFT_MODEL, FROM_FILE, HEADS, NORMED_TYPES, PARD
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
+from localspec.hub.folder import read_config
 from localspec.hub.header import architecture
 from localspec.types import EngineInfo, ModelLoad
 
@@ -114,7 +115,8 @@ def draft_type(path: Path) -> str:
     """The drafter that a draft file is: by the architecture it names, if it can be read at all."""
     try:
         if path.is_dir():
-            return folder_type(path) or DRAFT_MODEL
+            config = read_config(path)
+            return next((kind for key, kind in BY_CONFIG.items() if key in config), DRAFT_MODEL)
         return HEADS.get(architecture(path) or "", DRAFT_MODEL)
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 
 DRAFT_MODEL, EAGLE3 = "draft-simple", "draft-eagle3"
 MEDUSA, HYDRA, PARD = "draft-medusa", "draft-hydra", "draft-pard"
@@ -15,12 +13,3 @@ BY_CONFIG: Mapping[str, str] = {"medusa_num_heads": MEDUSA, "hydra_num_heads": H
 #: Those that read what comes out of the target's final norm.
 NORMED_TYPES = (MEDUSA, HYDRA)
 FROM_FILE = (DRAFT_MODEL, *HEADS.values(), *BY_CONFIG.values())
-
-
-def folder_type(folder: Path) -> str | None:
-    """What a folder from the hub is; ``None``: no drafter that is known, or no ``config.json`` that can be read."""
-    try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return next((kind for key, kind in BY_CONFIG.items() if isinstance(config, dict) and key in config), None)

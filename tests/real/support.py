@@ -129,10 +129,13 @@ def check(engine: Engine) -> None:
     check_cells(target)
     for drafter in engine._panel._drafters:
         if isinstance(drafter, DraftModel):
-            draft = drafter._model
-            assert isinstance(draft, LlamaTarget)
-            if not drafter._growing:
+            draft: Any = drafter._model
+            if drafter._growing:
+                continue
+            if isinstance(draft, LlamaTarget):
                 check_cells(draft)
+            else:  # of torch
+                assert not any(one.nodes for one in draft._seqs.values())
 
 
 def check_cells(target: LlamaTarget) -> None:

@@ -33,7 +33,7 @@ class GgufMatrix:
         part, header, found = _found(path, names)
         self._kind = gguf.GGMLQuantizationType(found.kind)
         block, size = gguf.GGML_QUANT_SIZES[self._kind]
-        raw = np.memmap(part, np.uint8, "r", header.data + found.offset, (found.elements // block * size,))
+        raw = np.memmap(part, np.uint8, "c", header.data + found.offset, (found.elements // block * size,))
         # GGUF names the fastest axis first.
         self._raw = raw.reshape(*reversed(found.shape[1:]), -1)
         self.shape = tuple(reversed(found.shape))

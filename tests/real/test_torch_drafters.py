@@ -1,0 +1,208 @@
+"""Medusa, Hydra and PARD on real targets: the text is the target's own, whatever random weights guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'torch'")
+
+from localspec import torch_drafters
+from localspec.backends.base import NORMED, Work
+from localspec.backends.torch.checkpoint import read_checkpoint
+from localspec.backends.torch.hub_model import HubLlama
+from localspec.backends.torch.target import TorchTarget
+from localspec.drafters.files import HYDRA, MEDUSA, PARD
+from localspec.engine import Engine
+from localspec.errors import LocalspecError, PairingError, UsageError
+from localspec.loading import EngineOptions, ModelOptions, draft_type, load
+from localspec.types import GenerationRequest, SamplingParams, SpecParams
+from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, exact_options, opened, ties, together
+from tests.support.gguf_files import TinyModel, TokenizerKeys
+from tests.support.hub_folders import TinyHub, TinyHydra, TinyMedusa
+
+N, MASK = 49152, 16
+TARGET = TinyModel(layers=2, width=64, seed=3)
+TEXT = (504, 2768, 282, 4649, 314, 7042, 28, 284, 260, 2768, 282, 6500)
+DRAWN = SamplingParams(temperature=0.8, seed=5)
+PENALISED = SamplingParams(temperature=0.8, top_k=20, repeat_penalty=1.2, seed=6)
+
+
+@pytest.fixture(scope="module")
+def folder(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny target and a drafter of each kind for it, by its type; ``file`` is a parallel model as a GGUF file."""
+    folder = tmp_path_factory.mktemp("torch")
+    TARGET.write(folder / "target.gguf", smol_tokenizer)
+    TinyMedusa(N, TARGET.width, layout="shared").write(folder / MEDUSA)
+    TinyHydra(N, TARGET.width, heads=2).write(folder / HYDRA)
+    TinyHub(N, mask=MASK).write(folder / PARD, smol_tokenizer)
+    masked = smol_tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK)
+    TinyModel(seed=4).write(folder / "file", masked)
+    return folder
+
+
+NAMES = (MEDUSA, HYDRA, PARD, "file")
+
+
+def kind_of(name: str) -> str:
+    return PARD if name == "file" else name
+
+
+def engine(folder: Path, name: str, **changes: object) -> Engine:
+    return load(exact_options(folder / "target.gguf", folder / name, spec_types=(kind_of(name),), **changes))
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def loaded(request: pytest.FixtureRequest, folder: Path) -> Iterator[Engine]:
+    with engine(folder, request.param, sequences=2) as one:
+        yield one
+
+
+@pytest.mark.parametrize("spec", [CHAIN, TREE], ids=["chain", "tree"])
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN, PENALISED], ids=["greedy", "drawn", "penalties"])
+def test_the_text_is_the_targets_own(loaded: Engine, spec: SpecParams, sampling: SamplingParams) -> None:
+    wish = GenerationRequest(tokens=TEXT, max_tokens=16, sampling=sampling, spec=spec)
+    guessed = answer(loaded, wish)
+    assert guessed.ids == answer(loaded, replace(wish, spec=PLAIN)).ids
+    assert guessed.stats.draft_n > 20
+
+
+def test_by_ratio_too(loaded: Engine) -> None:
+    """Under the rule ratio the text is another one; guesses that are always wrong do no harm."""
+    wish = GenerationRequest(
+        tokens=TEXT, max_tokens=12, sampling=DRAWN, spec=replace(TREE, accept="ratio")
+    )
+    outcome = answer(loaded, wish)
+    assert len(outcome.ids) == 12
+    assert outcome.stats.draft_n > 12
+
+
+def test_turns_and_neighbours(loaded: Engine) -> None:
+    """A second turn, another answer to the first, one of a shorter text, and two conversations at once."""
+    begun = GenerationRequest(tokens=TEXT, max_tokens=10, sampling=GREEDY, spec=TREE)
+    first = answer(loaded, begun)
+    wishes = [
+        replace(begun, tokens=(*TEXT, *first.ids, 28, 284)),
+        replace(begun, sampling=replace(DRAWN, temperature=1.0)),
+        replace(begun, tokens=TEXT[:8], spec=CHAIN),
+    ]
+    later = [*together(loaded, wishes[:2]), answer(loaded, wishes[2])]
+    assert all(one.stats.draft_n for one in later)
+    for one, wish in zip(later, wishes, strict=True):
+        loaded.forget()
+        assert one.ids == answer(loaded, replace(wish, spec=PLAIN)).ids
+
+
+def test_heads_guess_from_the_first_step_of_a_second_turn(folder: Path) -> None:
+    """The state behind the prompt comes with the prompt."""
+    with engine(folder, MEDUSA) as one:
+        outcome = answer(one, GenerationRequest(tokens=TEXT, max_tokens=6, sampling=GREEDY, spec=CHAIN))
+    assert all(step.draft_n for step in outcome.steps[:-1])
+
+
+@pytest.mark.parametrize("spec", [CHAIN, TREE], ids=["chain", "tree"])
+def test_on_smollm2(smol_f32: Path, spec: SpecParams, tmp_path: Path) -> None:
+    """Several turns at temperature 0 and, seeded, above."""
+    folder = TinyMedusa(N, 576, heads=2, layers=1, layout="shared").write(tmp_path / "heads")
+    options = exact_options(smol_f32, folder, spec_types=(MEDUSA,))
+    prompt = list(TEXT)
+    with load(options) as one, opened(smol_f32) as other:
+        for sampling in (GREEDY, DRAWN):
+            wish = GenerationRequest(tokens=tuple(prompt), max_tokens=8, sampling=sampling, spec=spec)
+            guessed, plain = answer(one, wish), answer(one, replace(wish, spec=PLAIN))
+            ties(other, wish, prompt, guessed, plain)
+            assert guessed.stats.draft_n > 8
+            prompt += [*plain.ids, 198]
+
+
+# -- what guesses are made of
+
+
+def test_heads_read_the_state_before_the_pending_token(folder: Path) -> None:
+    """What Medusa guesses in an engine is what its weights say of the target's state."""
+    plain = TinyMedusa(N, TARGET.width, layout="shared")
+    unembedding = TARGET._tensors(N)["output.weight"]
+    with engine(folder, MEDUSA) as one:
+        (answer_,) = together(one, [GenerationRequest(tokens=TEXT, max_tokens=1, sampling=GREEDY, spec=CHAIN)])
+        (drafter, *_) = one._panel._drafters
+        ((n, state),) = drafter._states.values()  # type: ignore[attr-defined]
+    assert n == len(TEXT)
+    with opened(folder / "target.gguf", normed=True) as target:
+        (rows,) = target.forward([Work.prompt(target.open(), TEXT, features=(NORMED,))])
+        wanted = rows.features[NORMED][-1].copy()
+    np.testing.assert_allclose(state, wanted, atol=1e-4)
+    assert int(plain.rows(wanted, unembedding)[0].argmax()) >= 0
+    assert len(answer_.ids) == 1
+
+
+def test_a_torch_decoder_computes_what_llama_cpp_does(folder: Path) -> None:
+    """The parallel model of the hub's layout, written as GGUF by the names that torch gives its weights."""
+    model = HubLlama(read_checkpoint(folder / PARD))
+    seq_rows = []
+    for _ in range(1):
+        target = TorchTarget(model, None, n_ctx=64)  # type: ignore[arg-type]
+        (rows,) = target.forward([Work.prompt(target.open(), TEXT, features=(NORMED,))])
+        seq_rows.append(rows.features[NORMED])
+    assert seq_rows[0].shape == (len(TEXT), 32)
+
+
+# -- what is refused
+
+
+def test_folders_are_known_by_their_config(folder: Path) -> None:
+    for name in (MEDUSA, HYDRA, PARD):
+        assert draft_type(folder / name) == name
+
+
+Make = Callable[[Path, TokenizerKeys], Path]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (
+            lambda path, keys: TinyMedusa(N, 32, layout="shared").write(path),
+            UsageError,
+            "head 1 was made for a target of width 32, this one has 64",
+        ),
+        (
+            lambda path, keys: TinyMedusa(90, 64).write(path),
+            UsageError,
+            "head 1 was made for 90 tokens, the target has 49152",
+        ),
+        (lambda path, keys: TinyHub(99, mask=MASK).write(path), LocalspecError, "no tokenizer.json"),
+        (
+            lambda path, keys: TinyHub(N, mask=N).write(path, keys),
+            LocalspecError,
+            "its mask token is 49152; it has 49152 tokens",
+        ),
+    ],
+    ids=["width", "vocabulary", "no tokenizer", "mask"],
+)
+def test_what_does_not_fit_is_told_in_a_line(
+    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys, make: Make, kind: type[LocalspecError], words: str
+) -> None:
+    path = make(tmp_path / "other", smol_tokenizer)
+    with pytest.raises(kind, match=words):
+        load(EngineOptions(ModelOptions(folder / "target.gguf"), draft=ModelOptions(path), n_ctx=256, measure=False))
+
+
+def test_a_file_without_a_mask_is_a_usual_draft_model(
+    folder: Path, random_draft: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys
+) -> None:
+    with pytest.raises(UsageError, match="names no mask token"):
+        load(exact_options(folder / "target.gguf", random_draft, spec_types=(PARD,)))
+    other = TinyModel(changed={500: "otherwise"}).write(tmp_path / "other.gguf", smol_tokenizer)
+    with pytest.raises(PairingError, match="another vocabulary than the target"):
+        load(exact_options(folder / "target.gguf", other, spec_types=(PARD,)))
+
+
+def test_without_torch_one_line_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_drafters, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="draft-medusa runs on torch, which is not installed") as told:
+        load(exact_options(folder / "target.gguf", folder / MEDUSA, spec_types=(MEDUSA,)))
+    assert told.value.hint == "pip install 'localspec[torch]'"
