@@ -15,12 +15,13 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import BY_CONFIG, DRAFT_MODEL, FROM_FILE, HEADS, NORMED_TYPES, PARD
+from localspec.drafters.files import DRAFT_MODEL, EAGLE, EAGLE3, FROM_FILE, HEADS, NORMED_TYPES, PARD, type_of
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
 from localspec.hub.folder import read_config
 from localspec.hub.header import architecture
+from localspec.torch_drafters import Scored
 from localspec.types import EngineInfo, ModelLoad
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class EngineOptions:
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
+    ``scored``: which tokens a head with a full vocabulary scores.
     """
 
     target: ModelOptions
@@ -74,6 +76,7 @@ class EngineOptions:
     log_file: Path | None = None
     rpc: tuple[str, ...] = ()
     exact: bool = False
+    scored: Scored = field(default_factory=Scored)
 
 
 def load(
@@ -115,8 +118,7 @@ def draft_type(path: Path) -> str:
     """The drafter that a draft file is: by the architecture it names, if it can be read at all."""
     try:
         if path.is_dir():
-            config = read_config(path)
-            return next((kind for key, kind in BY_CONFIG.items() if key in config), DRAFT_MODEL)
+            return type_of(read_config(path))
         return HEADS.get(architecture(path) or "", DRAFT_MODEL)
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
@@ -168,6 +170,17 @@ def check_texts(options: EngineOptions) -> None:
             lookup_integers(path)
 
 
+def _check_scored(options: EngineOptions) -> None:
+    """Raises `UsageError`: nothing here scores fewer tokens than it knows."""
+    draft, flag = options.draft, options.scored.flag
+    if flag and (draft is None or not draft.path.is_dir() or not {EAGLE, EAGLE3} & {*(options.spec_types or ())}):
+        what = "there is no -md" if draft is None else f"{draft.path.name} is none"
+        raise UsageError(
+            f"{flag} is for EAGLE heads that run on torch, and {what}: llama.cpp and other heads score all tokens",
+            hint="Leave it out.",
+        )
+
+
 class _Loader:
     def __init__(self, options: EngineOptions, progress: Progress) -> None:
         self._options = options
@@ -181,6 +194,7 @@ class _Loader:
 
         options = self._options
         check_texts(options)
+        _check_scored(options)
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
@@ -248,7 +262,9 @@ class _Loader:
         if self._options.draft is not None and self._options.draft.lora:
             raise UsageError("adapters are for the target alone", hint="Merge the adapter into the draft model's file.")
         by_choice, by_machine = list[str](), list[str]()
-        for flag, model in (("-ngl", self._options.target), ("-ngld", self._options.draft)):
+        # What runs on torch says so itself.
+        draft = None if self._draft_is_folder else self._options.draft
+        for flag, model in (("-ngl", self._options.target), ("-ngld", draft)):
             if model is not None and not native.devices.chosen(model.devices):
                 ignored = by_choice if model.devices == (CPU_ONLY,) and native.can_offload else by_machine
                 ignored += [name for name in _offload_flags(model, flag) if name not in ignored]
@@ -290,7 +306,7 @@ class _Loader:
         drafters: list[Drafter] = []
         sources = Sources(self._options.by_text, target.vocab)
         for name in self._options.spec_types or ():
-            if name in BY_CONFIG.values() and self._options.draft is not None and self._options.draft.path.is_dir():
+            if name in FROM_FILE and self._draft_is_folder:
                 drafters.append(self._torch_drafter(name, target))
             elif name in FROM_FILE:
                 drafters.append(self._draft_model(native, target))
@@ -301,12 +317,18 @@ class _Loader:
     def _torch_drafter(self, kind: str, target: LlamaTarget) -> Drafter:
         from localspec.torch_drafters import ForTarget, torch_drafter
 
-        assert self._options.draft is not None
-        folder, model = self._options.draft.path, target.model
-        about = ForTarget(model.path, target.vocab, model.n_embd, target.caps.n_ctx, self._options.sequences)
-        drafter = torch_drafter(kind, folder, about)
-        self._loads.append(ModelLoad(role="draft", path=str(folder), settings=(("runs on", "torch"),), placement=()))
-        return drafter
+        options, model, caps = self._options.draft, target.model, target.caps
+        assert options is not None
+        about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._options.sequences)
+        made = torch_drafter(kind, options, about, self._options.scored)
+        self._loads.append(ModelLoad("draft", str(options.path), (("runs on", "torch"), *made.settings)))
+        for warning in made.warnings:
+            self._warn(warning)
+        return made.drafter
+
+    @property
+    def _draft_is_folder(self) -> bool:
+        return self._options.draft is not None and self._options.draft.path.is_dir()
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
         options = self._options.draft

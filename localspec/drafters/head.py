@@ -1,9 +1,10 @@
-"""``draft-eagle3``: a head reads the target's hidden states and guesses from them (EAGLE-3, arXiv 2503.01840).
+"""``draft-eagle3``, ``draft-eagle``: a head reads the target's hidden states and guesses from them (EAGLE-3, arXiv
+2503.01840; EAGLE-1 and -2, arXiv 2401.15077, 2406.16858).
 
-The tree grows as a draft model's does (`draft_model`), with one thing more: beside each token the head reads the state
-behind the token before it. In the text these come from the target's passes, for guesses from the head's own. When
-guesses have stood, their cells are dropped and read again with the target's states: a head that goes on from its own
-guesses drifts.
+The tree grows as a draft model's does (`draft_model`: EAGLE-2's dynamic tree), with one thing more: beside each token
+the head reads the state behind the token before it. In the text these come from the target's passes, for guesses from
+the head's own. When guesses have stood, their cells are dropped and read again with the target's states: a head that
+goes on from its own guesses drifts.
 
 So position i of the head's cache holds token i + 1 of the text with the state of token i, and the pending token is read
 first in each tree.
@@ -33,10 +34,9 @@ class HeadModel(DraftModel):
     """A `Head` that guesses for its target. It takes the target's states in as they come, encoded, and reads them at
     the first guess."""
 
-    name = EAGLE3
-
-    def __init__(self, head: Head, pairing: Pairing) -> None:
+    def __init__(self, head: Head, pairing: Pairing, name: str = EAGLE3) -> None:
         super().__init__(head, pairing)
+        self.name = name
         self._head = head
         self.needs = head.layers
         self._unread: dict[int, list[States]] = {}  # states of the text from the end of the cache on

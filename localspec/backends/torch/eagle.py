@@ -27,11 +27,6 @@ class Eagle(Protocol):
     @property
     def shape(self) -> HeadShape: ...
 
-    @property
-    def state_width(self) -> int:
-        """Numbers of a state: what stands beside each token."""
-        ...
-
     def encode(self, features: Tensor) -> Tensor:
         """States of tokens from the target's features, ``[n, read layers · target's width]``."""
         ...
@@ -82,11 +77,6 @@ class _Decoder:
 class _First(_Decoder):
     """EAGLE-1 and -2."""
 
-    @property
-    def state_width(self) -> int:
-        columns: int = self._weights["fc.weight"].shape[1]
-        return columns - self.shape.width
-
     def encode(self, features: Tensor) -> Tensor:
         return features
 
@@ -106,10 +96,6 @@ class _Third(_Decoder):
         super().__init__(weights, device, dtype)
         self._past_is_normed = weights.norm_before_residual
         self._carries_normed = weights.norm_output
-
-    @property
-    def state_width(self) -> int:
-        return self.shape.width
 
     def encode(self, features: Tensor) -> Tensor:
         norms = "enc.output_norm.weight" in self._weights

@@ -243,7 +243,8 @@ def _check_fit(
     """Raises `UsageError`: it was made for another target."""
     width, columns = weights["fc.weight"].shape
     read = columns / len(reads) if third else columns - width
-    if read != target.width:
+    # An EAGLE-1 head goes on with states like the target's.
+    if read != target.width or not (third or width == read):
         raise UsageError(
             f"{name} was made for a target of width {read:g}, {target.name} has {target.width}", hint=FOR_THIS_TARGET
         )

@@ -33,6 +33,11 @@ class _Text:
     n: int = 0
     sees: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
 
+    @property
+    def nodes(self) -> int:
+        """Of the tree that is yet to be committed."""
+        return len(self.sees)
+
 
 class TorchHead:
     """The head of ``weights``.
@@ -77,7 +82,7 @@ class TorchHead:
         )
         # What it cannot score stays at -inf: later passes write over the others only.
         self._scores = np.full((rows, vocab.n_tokens) if ends.ids is not None else (0, 0), -np.inf, np.float32)
-        self._texts: dict[int, _Text] = {}
+        self._seqs: dict[int, _Text] = {}
         self._free = list(range(sequences - 1, -1, -1))
         self._next = 0
         self._stop = threading.Event()
@@ -100,23 +105,23 @@ class TorchHead:
     def open(self) -> int:
         if not self._free:
             raise EngineError(
-                f"{len(self._texts)} sequences are open already", hint="Load the engine with more sequences."
+                f"{len(self._seqs)} sequences are open already", hint="Load the engine with more sequences."
             )
         self._next += 1
-        self._texts[self._next] = _Text(self._free.pop())
+        self._seqs[self._next] = _Text(self._free.pop())
         return self._next
 
     def fork(self, seq: int, n: int) -> int:
         new = self.open()
-        self._cells.copy(self._texts[seq].slot, self._texts[new].slot, n)
-        self._texts[new].n = n
+        self._cells.copy(self._seqs[seq].slot, self._seqs[new].slot, n)
+        self._seqs[new].n = n
         return new
 
     def close(self, seq: int) -> None:
-        self._free.append(self._texts.pop(seq).slot)
+        self._free.append(self._seqs.pop(seq).slot)
 
     def n_past(self, seq: int) -> int:
-        return self._texts[seq].n
+        return self._seqs[seq].n
 
     def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
         read = np.concatenate([features[layer] for layer in self.layers], axis=1)
@@ -140,7 +145,7 @@ class TorchHead:
 
     def _drop(self, work: Sequence[Work]) -> None:
         for item in work:
-            self._texts[item.seq].sees = np.zeros((0, 0), bool)
+            self._seqs[item.seq].sees = np.zeros((0, 0), bool)
 
     def _pass(self, work: Sequence[Work]) -> list[Rows]:
         spans = [self._span(item) for item in work]
@@ -168,7 +173,7 @@ class TorchHead:
         Raises:
             OutOfMemory: there is none.
         """
-        text, tree = self._texts[item.seq], item.tree
+        text, tree = self._seqs[item.seq], item.tree
         if text.n + len(tree) > self._cells.room:
             raise OutOfMemory(f"the head's context of {self._cells.room} tokens is full", hint="Raise -c.")
         text.sees = ancestors(tree, item.done, text.sees)
@@ -179,10 +184,10 @@ class TorchHead:
         positions = np.zeros((len(work), most), np.float32)
         mask = np.zeros((len(work), most, max(span.end for span in spans)), bool)
         for text, (item, span) in enumerate(zip(work, spans, strict=True)):
-            n, rows = self._texts[item.seq].n, span.end - span.start
+            n, rows = self._seqs[item.seq].n, span.end - span.start
             positions[text, :rows] = np.array(item.tree.depths[item.done :]) + n
             mask[text, :rows, :n] = True
-            mask[text, :rows, n : span.end] = self._texts[item.seq].sees[item.done :]
+            mask[text, :rows, n : span.end] = self._seqs[item.seq].sees[item.done :]
             mask[text, rows:, 0] = True  # rows that fill up see something, or they would be no numbers
         angles = torch.from_numpy(positions).to(self._device)[:, None, :, None] * self._turns
         turn = angles.cos().to(self._dtype), angles.sin().to(self._dtype)
@@ -201,13 +206,13 @@ class TorchHead:
         return tensor.to(self._device, self._dtype)
 
     def commit(self, seq: int, path: Sequence[int]) -> None:
-        text = self._texts[seq]
+        text = self._seqs[seq]
         self._cells.move(text.slot, text.n, path)
         text.n += len(path)
         text.sees = np.zeros((0, 0), bool)
 
     def truncate(self, seq: int, n: int) -> int:
-        text = self._texts[seq]
+        text = self._seqs[seq]
         text.n = min(text.n, n)
         return text.n
 
@@ -222,7 +227,7 @@ class TorchHead:
             torch.set_num_threads(n)
 
     def close_all(self) -> None:
-        self._texts.clear()
+        self._seqs.clear()
 
 
 def _states(item: Work) -> NDArray[np.float32]:
