@@ -1,19 +1,22 @@
-"""Drafters that come in a file, or a folder, of their own (``-md``), by their ``--spec-type``."""
+"""Drafters that come in a file or a folder of their own (``-md``), or in the target's, by their ``--spec-type``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-DRAFT_MODEL, EAGLE, EAGLE3 = "draft-simple", "draft-eagle", "draft-eagle3"
+DRAFT_MODEL, EAGLE, EAGLE3, MTP = "draft-simple", "draft-eagle", "draft-eagle3", "draft-mtp"
+DFLASH, DSPARK = "draft-dflash", "draft-dspark"
 MEDUSA, HYDRA, PARD = "draft-medusa", "draft-hydra", "draft-pard"
 #: What a head's file calls its architecture → its type. Any other file is a draft model.
-HEADS: Mapping[str, str] = {"eagle3": EAGLE3}
+HEADS: Mapping[str, str] = {"eagle3": EAGLE3, "dflash": DFLASH}
+#: A block drafter with this tensor is a `DSPARK`: each guess follows the one before.
+CHAINING = "markov_w1.weight"
 #: What only the config.json of a folder from the hub says → its type.
 BY_CONFIG: Mapping[str, str] = {"medusa_num_heads": MEDUSA, "hydra_num_heads": HYDRA, "pard_token": PARD}
 #: Those that read what comes out of the target's final norm.
 NORMED_TYPES = (EAGLE, MEDUSA, HYDRA)
-FROM_FILE = (DRAFT_MODEL, EAGLE, *HEADS.values(), *BY_CONFIG.values())
+FROM_FILE = (DRAFT_MODEL, EAGLE, *HEADS.values(), DSPARK, *BY_CONFIG.values())
 
 
 def type_of(config: Mapping[str, Any]) -> str:

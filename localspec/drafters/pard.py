@@ -44,9 +44,7 @@ class ParallelModel(DraftModel):
 class Masked(Growth):
     """A tree that is grown from the rows of one pass, over the text and behind it ``depth - 1`` masks."""
 
-    def __init__(
-        self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str, mask: int
-    ) -> None:
+    def __init__(self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str, mask: int) -> None:
         super().__init__(ask, unread, depth, pairing, source, branches=1)
         self._same = pairing
         self._masks = [mask] * (depth - 1)

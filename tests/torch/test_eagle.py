@@ -174,7 +174,7 @@ def test_what_is_committed_is_as_if_it_had_been_read(both: Both) -> None:
 def test_guesses_are_the_best_of_the_weights(both: Both) -> None:
     """The same top k at every node, and of all the same nodes: EAGLE-2's tree."""
     seq, features, text = 1, both.features(len(TEXT) - 1), list(TEXT)
-    drafter = HeadModel(both.head, Pairing(N, frozenset()))
+    drafter = HeadModel(both.head, Pairing(N, frozenset()), EAGLE)
     drafter.open(seq)
     drafter.prefill(seq, 0, text[:-1], features)
     limits = Limits(3, 8, 3)

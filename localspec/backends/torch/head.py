@@ -51,6 +51,8 @@ class TorchHead:
         threads: fixed by the user; ``None``: as `set_threads` says.
     """
 
+    deepest: int | None = None
+
     def __init__(
         self,
         weights: EagleWeights,
