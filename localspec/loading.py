@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,27 @@ from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import BY_CONFIG, DRAFT_MODEL, FROM_FILE, HEADS, NORMED_TYPES, PARD
+from localspec.drafters.files import (
+    CHAINING,
+    DFLASH,
+    DRAFT_MODEL,
+    DSPARK,
+    EAGLE,
+    EAGLE3,
+    FROM_FILE,
+    HEADS,
+    MTP,
+    NORMED_TYPES,
+    PARD,
+    type_of,
+)
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
 from localspec.hub.folder import read_config
-from localspec.hub.header import architecture
+from localspec.hub.header import architecture, read_header
+from localspec.hub.shelf import parts
+from localspec.torch_drafters import Scored
 from localspec.types import EngineInfo, ModelLoad
 
 if TYPE_CHECKING:
@@ -44,7 +60,7 @@ __all__ = [
 #: Called with what is being loaded and the share that is done, 0…1; returning False gives up.
 Progress = Callable[[str, float], bool]
 
-SPEC_TYPES = ("none", *FROM_FILE, *MAKERS)
+SPEC_TYPES = ("none", *FROM_FILE, MTP, *MAKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,7 @@ class EngineOptions:
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
+    ``scored``: which tokens a head with a full vocabulary scores.
     """
 
     target: ModelOptions
@@ -74,6 +91,7 @@ class EngineOptions:
     log_file: Path | None = None
     rpc: tuple[str, ...] = ()
     exact: bool = False
+    scored: Scored = field(default_factory=Scored)
 
 
 def load(
@@ -112,12 +130,13 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
 
 
 def draft_type(path: Path) -> str:
-    """The drafter that a draft file is: by the architecture it names, if it can be read at all."""
+    """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all."""
     try:
         if path.is_dir():
-            config = read_config(path)
-            return next((kind for key, kind in BY_CONFIG.items() if key in config), DRAFT_MODEL)
-        return HEADS.get(architecture(path) or "", DRAFT_MODEL)
+            return type_of(read_config(path))
+        found = HEADS.get(architecture(path) or "", DRAFT_MODEL)
+        chains = found == DFLASH and any(tensor.name == CHAINING for tensor in read_header(path).tensors)
+        return DSPARK if chains else found
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
 
@@ -168,6 +187,17 @@ def check_texts(options: EngineOptions) -> None:
             lookup_integers(path)
 
 
+def _check_scored(options: EngineOptions) -> None:
+    """Raises `UsageError`: nothing here scores fewer tokens than it knows."""
+    draft, flag = options.draft, options.scored.flag
+    if flag and (draft is None or not draft.path.is_dir() or not {EAGLE, EAGLE3} & {*(options.spec_types or ())}):
+        what = "there is no -md" if draft is None else f"{draft.path.name} is none"
+        raise UsageError(
+            f"{flag} is for EAGLE heads that run on torch, and {what}: llama.cpp and other heads score all tokens",
+            hint="Leave it out.",
+        )
+
+
 class _Loader:
     def __init__(self, options: EngineOptions, progress: Progress) -> None:
         self._options = options
@@ -176,14 +206,17 @@ class _Loader:
         self._loads: list[ModelLoad] = []
 
     def load(self) -> Engine:
-        from localspec.backends.llamacpp import LlamaTarget, Native, extra_buffers_are_safe
+        from localspec.backends.llamacpp import LlamaTarget, Native, check_predictors, extra_buffers_are_safe
         from localspec.engine import Engine
 
         options = self._options
         check_texts(options)
+        _check_scored(options)
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
+        if MTP in (options.spec_types or ()):
+            check_predictors([read_header(part) for part in parts(options.target.path)])
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(native, options.target, "target")
             undo.callback(model.free)
@@ -248,7 +281,9 @@ class _Loader:
         if self._options.draft is not None and self._options.draft.lora:
             raise UsageError("adapters are for the target alone", hint="Merge the adapter into the draft model's file.")
         by_choice, by_machine = list[str](), list[str]()
-        for flag, model in (("-ngl", self._options.target), ("-ngld", self._options.draft)):
+        # What runs on torch says so itself.
+        draft = None if self._draft_is_folder else self._options.draft
+        for flag, model in (("-ngl", self._options.target), ("-ngld", draft)):
             if model is not None and not native.devices.chosen(model.devices):
                 ignored = by_choice if model.devices == (CPU_ONLY,) and native.can_offload else by_machine
                 ignored += [name for name in _offload_flags(model, flag) if name not in ignored]
@@ -268,6 +303,7 @@ class _Loader:
         own["repack"] = model.repack and self._extra_buffers
         return LlamaOptions(
             **own,
+            predictors=model is options.target and MTP in (options.spec_types or ()),
             n_ctx=options.n_ctx,
             n_batch=options.n_batch,
             n_ubatch=options.n_ubatch,
@@ -290,10 +326,12 @@ class _Loader:
         drafters: list[Drafter] = []
         sources = Sources(self._options.by_text, target.vocab)
         for name in self._options.spec_types or ():
-            if name in BY_CONFIG.values() and self._options.draft is not None and self._options.draft.path.is_dir():
+            if name in FROM_FILE and self._draft_is_folder:
                 drafters.append(self._torch_drafter(name, target))
             elif name in FROM_FILE:
                 drafters.append(self._draft_model(native, target))
+            elif name == MTP:
+                drafters.append(self._predictors(target))
             else:
                 drafters += MAKERS[name](sources)
         return drafters
@@ -301,12 +339,18 @@ class _Loader:
     def _torch_drafter(self, kind: str, target: LlamaTarget) -> Drafter:
         from localspec.torch_drafters import ForTarget, torch_drafter
 
-        assert self._options.draft is not None
-        folder, model = self._options.draft.path, target.model
-        about = ForTarget(model.path, target.vocab, model.n_embd, target.caps.n_ctx, self._options.sequences)
-        drafter = torch_drafter(kind, folder, about)
-        self._loads.append(ModelLoad(role="draft", path=str(folder), settings=(("runs on", "torch"),), placement=()))
-        return drafter
+        options, model, caps = self._options.draft, target.model, target.caps
+        assert options is not None
+        about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._options.sequences)
+        made = torch_drafter(kind, options, about, self._options.scored)
+        self._loads.append(ModelLoad("draft", str(options.path), (("runs on", "torch"), *made.settings)))
+        for warning in made.warnings:
+            self._warn(warning)
+        return made.drafter
+
+    @property
+    def _draft_is_folder(self) -> bool:
+        return self._options.draft is not None and self._options.draft.path.is_dir()
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
         options = self._options.draft
@@ -316,7 +360,8 @@ class _Loader:
                 model = self._model(native, options, "draft")
                 undo.callback(model.free)
                 context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
-                make = self._head if model.architecture in HEADS else self._small_model
+                kind = draft_type(options.path)
+                make = self._small_model if kind == DRAFT_MODEL else partial(self._head, kind)
                 drafter = make(model, context, target)
                 undo.pop_all()
         except (PairingError, Cancelled):
@@ -376,8 +421,9 @@ class _Loader:
         self._loads.append(draft.describe("draft"))
         return ParallelModel(draft, pairing, int(mask))
 
-    def _head(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import LlamaHead
+    def _head(self, kind: str, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
+        from localspec.backends.llamacpp import EagleHead, LlamaBlock
+        from localspec.drafters.block import BlockModel
         from localspec.drafters.head import HeadModel
         from localspec.vocab import pair
 
@@ -387,11 +433,24 @@ class _Loader:
                 f"{model.path.name} has another vocabulary than the target: a head guesses in its target's own",
                 hint="Use the head that was trained for this target, or leave -md out.",
             )
-        head = LlamaHead(model, context, target)
+        head = EagleHead(model, context, target) if kind == EAGLE3 else LlamaBlock(model, context, target)
         layers = ("layers", ",".join(map(str, head.layers)))
         loaded = head.describe("draft")
         self._loads.append(replace(loaded, settings=(*loaded.settings, layers)))
-        return HeadModel(head, pairing)
+        return HeadModel(head, pairing, kind) if isinstance(head, EagleHead) else BlockModel(head, pairing, kind)
+
+    def _predictors(self, target: LlamaTarget) -> Drafter:
+        from localspec.backends.llamacpp import as_one, predictors
+        from localspec.drafters.head import HeadModel
+        from localspec.vocab import pair
+
+        options = replace(self._context(self._options.target), n_ctx=target.caps.n_ctx)
+        pairing = pair(target.vocab, target.vocab)
+        assert pairing is not None, "a vocabulary is its own"
+        heads = predictors(target, options)
+        loaded = heads[0].describe("predictors")
+        self._loads.append(replace(loaded, settings=(*loaded.settings, ("predictors", str(len(heads))))))
+        return HeadModel(as_one(heads, options), pairing, MTP)
 
     def _template(self, model: LlamaModel) -> ChatTemplate | None:
         from localspec.chat import ChatTemplate

@@ -9,7 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.drafters.files import HYDRA, MEDUSA, PARD
+from localspec.backends.options import CPU_ONLY, ModelOptions
+from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
+from localspec.drafters.head import HeadModel
 from localspec.drafters.medusa import Hydra, Medusa
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import ModelLoadError, UsageError
@@ -27,22 +29,68 @@ class ForTarget:
     path: Path
     vocab: Vocab
     width: int
+    layers: int
     n_ctx: int
     sequences: int
 
 
-def torch_drafter(kind: str, folder: Path, target: ForTarget) -> Drafter:
-    """The drafter of ``kind`` that lies in ``folder``.
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Which tokens a head with a full vocabulary is to score: the ``n`` most frequent by the file ``path``
+    (`localspec.backends.torch.token_map`)."""
+
+    n: int | None = None
+    path: Path | None = None
+
+    @property
+    def flag(self) -> str:
+        """How it is asked for; "" if it is not."""
+        return "--spec-head-vocab" if self.n is not None else "--spec-token-map" if self.path is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A drafter, and what there is to say of it: ``settings`` for the record of the load, ``warnings`` for the user."""
+
+    drafter: Drafter
+    settings: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: Scored) -> Made:
+    """The drafter of ``kind`` that lies in the folder of ``options``.
 
     Raises:
         UsageError: torch is not installed, or it was made for another target.
         PairingError: it has another vocabulary.
         ModelLoadError: the folder lacks something, or holds what it should not.
     """
+    folder = options.path
+    if kind not in (EAGLE, EAGLE3, *_MAKERS):
+        raise UsageError(
+            f"{folder.name} is no head that is known, and draft models have to be GGUF files",
+            hint="Use a GGUF file of it.",
+        )
     require_torch(kind)
+    _check_options(options)
     from localspec.backends.torch.checkpoint import read_checkpoint
 
-    return _MAKERS[kind](read_checkpoint(folder), folder, target)
+    checkpoint = read_checkpoint(folder)
+    if kind in _MAKERS:
+        return Made(_MAKERS[kind](checkpoint, folder, target))
+    return _eagle(kind, checkpoint, options, target, scored)
+
+
+def _check_options(options: ModelOptions) -> None:
+    """Raises `UsageError`: what llama.cpp can do with a draft model, and torch cannot."""
+    for flag, is_given in (
+        ("-ctkd", options.cache_type_k not in ("f16", "f32")),
+        ("-ctvd", options.cache_type_v not in ("f16", "f32")),
+        ("-otd", bool(options.tensor_overrides)),
+        ("-ncmoed", bool(options.cpu_moe)),
+    ):
+        if is_given:
+            raise UsageError(f"{flag} is for GGUF files: {options.path.name} runs on torch", hint="Leave it out.")
 
 
 def require_torch(kind: str) -> None:
@@ -81,6 +129,46 @@ def _pard(checkpoint: Checkpoint, folder: Path, target: ForTarget) -> Drafter:
     pairing = paired(folder, rows, target.vocab)
     n_ctx = min(target.n_ctx, model.n_ctx_train) * target.sequences
     return ParallelModel(TorchTarget(model, target.vocab, n_ctx=n_ctx, sequences=target.sequences), pairing, mask)
+
+
+def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: ForTarget, scored: Scored) -> Made:
+    import torch
+
+    from localspec.backends.torch.eagle_weights import TargetShape, read_eagle
+    from localspec.backends.torch.ends import ends_of
+    from localspec.backends.torch.head import TorchHead
+    from localspec.backends.torch.token_map import frequent
+
+    name, vocab = options.path.name, target.vocab
+    shape = TargetShape(target.path.name, target.layers, target.width, vocab.n_tokens)
+    weights = read_eagle(checkpoint, shape, name)
+    if weights.is_third != (kind == EAGLE3):
+        raise ModelLoadError(
+            f"{name} is an {'EAGLE-3' if weights.is_third else 'EAGLE-1'} head, and its config.json says otherwise",
+            hint="Check its config.json.",
+        )
+    keep = frequent(vocab, scored.n, scored.path) if scored.flag else None
+    ends = ends_of(weights, target.path, vocab.n_tokens, keep, name)
+    on_gpu = options.gpu_layers != 0 and options.devices != (CPU_ONLY,) and torch.cuda.is_available()
+    head = TorchHead(
+        weights,
+        ends,
+        vocab,
+        n_ctx=target.n_ctx,
+        sequences=target.sequences,
+        device=torch.device("cuda" if on_gpu else "cpu"),
+        dtype=torch.bfloat16 if on_gpu else torch.float32,
+        threads=options.threads,
+    )
+    settings = (
+        ("device", "cuda" if on_gpu else "cpu"),
+        ("weights", "bf16" if on_gpu else "f32"),
+        ("layers", "final norm" if kind == EAGLE else ",".join(map(str, head.layers))),
+        ("scored tokens", str(vocab.n_tokens if ends.ids is None else len(ends.ids))),
+    )
+    asked = bool(options.gpu_layers) and not on_gpu
+    warnings = (f"-ngld ignored: torch sees no CUDA device for {name}",) * asked
+    return Made(HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind), settings, warnings)
 
 
 _MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget], Drafter]] = {MEDUSA: _medusa, HYDRA: _hydra, PARD: _pard}

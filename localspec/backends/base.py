@@ -19,7 +19,8 @@ from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
 
 Row = NDArray[np.float32]
-#: A layer's place for the output of the final norm, and for what a head carries on from token to token.
+#: A layer's place for the output of the final norm, and for what a head carries on from token to token, the first time
+#: from the target.
 NORMED, CARRIED = -1, -2
 
 
@@ -90,8 +91,8 @@ class Rows(Protocol):
     @property
     def features(self) -> Mapping[int, NDArray[np.float32]]:
         """Layer → ``[nodes computed now, width]``, in the order of the nodes. Layer l is the *input* of layer l,
-        `NORMED` the output of the final norm, `CARRIED` of a head what its next pass reads, where the
-        pass was asked for any logits."""
+        `NORMED` the output of the final norm, `CARRIED` what a head reads next: of the target, what its own layers for
+        multi-token prediction read, of a head, what its next pass reads, where the pass was asked for any logits."""
         ...
 
 
@@ -173,7 +174,47 @@ class Head(Target, Protocol):
         """Layers of the target whose features it reads."""
         ...
 
+    @property
+    def deepest(self) -> int | None:
+        """How many tokens it can guess one after the other; ``None``: any number."""
+        ...
+
     def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
         """States ``[n, width]`` of n tokens from the target's ``features`` of them, ``[n, target's width]`` a layer.
         The sequence has no uncommitted tree."""
+        ...
+
+
+class BlockDrafter(Target, Protocol):
+    """A small model that guesses several tokens in one pass, from the states of a target behind the text.
+
+    Its cache holds one cell a token of the text, which ``take_in`` makes of the target's features. A pass is over blocks
+    of one length: chains of the pending token and ``mask`` behind it. Row ``first_row`` guesses the token after the
+    pending one, each later row one more.
+    """
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers of the target whose features it reads."""
+        ...
+
+    @property
+    def guesses(self) -> int:
+        """Tokens that a block guesses at most."""
+        ...
+
+    @property
+    def first_row(self) -> int: ...
+
+    @property
+    def mask(self) -> int: ...
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether each row has, as `CARRIED`, the chance that its guess holds if those before did, in all columns."""
+        ...
+
+    def take_in(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> None:
+        """Text goes on by n tokens, of which the target has ``features``, ``[n, target's width]`` a layer. The sequence
+        has no uncommitted tree. Raises as ``forward``."""
         ...

@@ -16,7 +16,7 @@ from localspec.cli.output import Output
 from localspec.cli.session import Progress, model_files
 from localspec.cli.tuned import file_for
 from localspec.control import core_count
-from localspec.drafters.files import HEADS
+from localspec.drafters.files import DRAFT_MODEL
 from localspec.engine import Engine
 from localspec.errors import ExitCode, UsageError
 from localspec.hub.shelf import Entry, beside, shelf
@@ -51,7 +51,7 @@ def tune(values: Values) -> int:
             "guesses are off, so there is nothing to tune", hint="Leave --spec off, or the limit that is 0, out."
         )
     target, draft = model_files(values)
-    if draft is not None and draft_type(draft) in HEADS.values():
+    if draft is not None and draft_type(draft) != DRAFT_MODEL:
         raise UsageError(
             f"{draft.name} is a head, which has no passes of its own to time", hint="Race it with localspec bench."
         )

@@ -101,11 +101,16 @@ class Growth:
             return [(token, score, reach * price.believed(score)) for token, score in self._drawn_children(node, row)]
         limits, pairing = price.limits, self._pairing
         children = []
-        for token, score in self._states[node].guesses(pairing.row(row), limits.width, allowed=pairing.common):
+        guesses = self._states[node].guesses(pairing.row(row), limits.width, allowed=pairing.common)
+        for token, score in self._scored(node, guesses):
             believed = reach * price.believed(score)
             if score >= limits.p_min and price.pays(believed) and pairing.draft_id(token) is not None:
                 children.append((token, score, believed))
         return children
+
+    def _scored(self, node: int, guesses: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+        """The guesses behind ``node``, best first, with the chance that each holds."""
+        return guesses
 
     def _drawn_children(self, node: int, row: Row) -> list[tuple[int, float]]:
         """Children drawn from the draft's law. How many is settled before anything is drawn: leaving out what was drawn

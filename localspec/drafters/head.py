@@ -1,9 +1,11 @@
-"""``draft-eagle3``: a head reads the target's hidden states and guesses from them (EAGLE-3, arXiv 2503.01840).
+"""``draft-eagle``, ``draft-eagle3``, ``draft-mtp``: a head reads the target's hidden states and guesses from them: one
+of its own (EAGLE-1 and -2, arXiv 2401.15077, 2406.16858; EAGLE-3, arXiv 2503.01840), or layers that come with the
+target (multi-token prediction, arXiv 2412.19437).
 
-The tree grows as a draft model's does (`draft_model`), with one thing more: beside each token the head reads the state
-behind the token before it. In the text these come from the target's passes, for guesses from the head's own. When
-guesses have stood, their cells are dropped and read again with the target's states: a head that goes on from its own
-guesses drifts.
+The tree grows as a draft model's does (`draft_model`: EAGLE-2's dynamic tree), with one thing more: beside each token
+the head reads the state behind the token before it. In the text these come from the target's passes, for guesses from
+the head's own. When guesses have stood, their cells are dropped and read again with the target's states: a head that
+goes on from its own guesses drifts.
 
 So position i of the head's cache holds token i + 1 of the text with the state of token i, and the pending token is read
 first in each tree.
@@ -20,7 +22,6 @@ from numpy.typing import NDArray
 from localspec.backends.base import CARRIED, Head, Rows, Work
 from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
-from localspec.drafters.files import EAGLE3
 from localspec.drafters.growth import Growth
 from localspec.drafters.translation import Translation
 from localspec.spec.tree import TokenTree
@@ -33,10 +34,9 @@ class HeadModel(DraftModel):
     """A `Head` that guesses for its target. It takes the target's states in as they come, encoded, and reads them at
     the first guess."""
 
-    name = EAGLE3
-
-    def __init__(self, head: Head, pairing: Pairing) -> None:
+    def __init__(self, head: Head, pairing: Pairing, name: str) -> None:
         super().__init__(head, pairing)
+        self.name = name
         self._head = head
         self.needs = head.layers
         self._unread: dict[int, list[States]] = {}  # states of the text from the end of the cache on
@@ -67,11 +67,13 @@ class HeadModel(DraftModel):
         self._take_in(seq, start, {layer: states[kept] for layer, states in rows.features.items()})
 
     def _take_in(self, seq: int, start: int, features: Features) -> None:
-        """The target has given its hidden states of the text from position ``start`` on."""
-        if self._known(seq) > start:
-            self.truncate(seq, start)
-        if self._known(seq) == start:  # what follows a gap can be read only when the gap is filled
-            self._unread[seq].append(self._head.encode(self._lanes[seq], features))
+        """The target has given its hidden states of the text from position ``start`` on. What is known is skipped:
+        another reader may have missed it."""
+        skipped = self._known(seq) - start
+        new = {layer: states[skipped:] for layer, states in features.items()}
+        # What follows a gap can be read only when the gap is filled.
+        if skipped >= 0 and all(map(len, new.values())):
+            self._unread[seq].append(self._head.encode(self._lanes[seq], new))
 
     def _known(self, seq: int) -> int:
         """Tokens of the text whose states are here, or were read."""
@@ -91,6 +93,10 @@ class HeadModel(DraftModel):
 
     def _text(self, ask: Ask) -> Sequence[int]:
         return ask.tokens[1:] if self._known(ask.seq) == len(ask.tokens) - 1 else ()
+
+    def _depth(self, ask: Ask, length: int) -> int:
+        depth = super()._depth(ask, length)
+        return depth if self._head.deepest is None else min(depth, self._head.deepest)
 
     def _read_text(self, ask: Ask, chunk: Sequence[int]) -> None:
         lane, states = self._lanes[ask.seq], self._states(ask.seq)[: len(chunk)]

@@ -62,7 +62,8 @@ class Slots:
         self._panel.resume(slot.seq)
         n_past = self._target.n_past(slot.seq)
         if gap := self._panel.gap(slot.seq, n_past):
-            self.cut(slot, n_past - gap)
+            # The target alone: whoever misses these tokens has none of them, and to the others they are no news.
+            self._target.truncate(slot.seq, n_past - gap)
         self._clock += 1
         slot.busy, slot.used, slot.tokens = True, self._clock, list(prompt)
         return slot

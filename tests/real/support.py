@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from localspec.backends.base import Row, Work
+from localspec.backends.base import Row, Target, Work
+from localspec.backends.chained import ChainedHead
 from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
 from localspec.drafters.draft_model import DraftModel
 from localspec.engine import Engine
@@ -129,13 +130,20 @@ def check(engine: Engine) -> None:
     check_cells(target)
     for drafter in engine._panel._drafters:
         if isinstance(drafter, DraftModel):
-            draft: Any = drafter._model
+            model: Any = drafter._model
             if drafter._growing:
                 continue
-            if isinstance(draft, LlamaTarget):
+            contexts = single(model)
+            for draft in contexts:
                 check_cells(draft)
-            else:  # of torch
-                assert not any(one.nodes for one in draft._seqs.values())
+            if not contexts:  # of torch
+                assert not any(one.nodes for one in model._seqs.values())
+
+
+def single(model: Target) -> list[LlamaTarget]:
+    """The contexts behind a draft model or a head."""
+    parts = model._heads if isinstance(model, ChainedHead) else [model]
+    return [part for part in parts if isinstance(part, LlamaTarget)]
 
 
 def check_cells(target: LlamaTarget) -> None:

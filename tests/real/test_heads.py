@@ -15,10 +15,11 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.base import CARRIED, Work
-from localspec.backends.llamacpp import LlamaHead, LlamaModel, LlamaTarget
+from localspec.backends.llamacpp import EagleHead, LlamaModel, LlamaTarget
 from localspec.backends.llamacpp.hooks import Hooks
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
+from localspec.drafters.files import EAGLE3
 from localspec.drafters.head import HeadModel
 from localspec.engine import Engine
 from localspec.errors import LocalspecError, PairingError, UsageError
@@ -56,7 +57,7 @@ def folder(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFacto
 @dataclass(frozen=True)
 class Pair:
     target: LlamaTarget
-    head: LlamaHead
+    head: EagleHead
     plain: TinyHead
 
     def features(self, tokens: Sequence[int]) -> dict[int, NDArray[np.float32]]:
@@ -87,7 +88,7 @@ class Pair:
 def paired(folder: Path, name: str, **changes: int) -> Iterator[Pair]:
     with opened(folder / "target.gguf", sequences=3, **changes) as target:
         options = replace(target._options, path=folder / f"{name}.gguf")
-        head = LlamaHead(LlamaModel(target.model.native, options), options, target)
+        head = EagleHead(LlamaModel(target.model.native, options), options, target)
         try:
             yield Pair(target, head, HEADS[name])
         finally:
@@ -164,7 +165,7 @@ def test_features_come_in_the_order_of_the_nodes(folder: Path) -> None:
 def drafter(both: Pair) -> HeadModel:
     pairing = pair(both.target.vocab, both.head.vocab)
     assert pairing is not None
-    return HeadModel(both.head, pairing)
+    return HeadModel(both.head, pairing, EAGLE3)
 
 
 def begun(both: Pair, text: Sequence[int]) -> tuple[HeadModel, int]:
@@ -298,6 +299,7 @@ def test_turns_and_neighbours(folder: Path) -> None:
             replace(begun, tokens=TEXT[:8], spec=CHAIN),
         ]
         later = [*together(one, wishes[:2]), answer(one, wishes[2])]
+        assert all(outcome.stats.draft_n > 40 for outcome in later)
     with engine(folder) as fresh:
         assert [one.ids for one in later] == [answer(fresh, replace(wish, spec=PLAIN)).ids for wish in wishes]
 

@@ -205,8 +205,8 @@ class Experts(TinyModel):
         writer.add_expert_count(4)
         writer.add_expert_used_count(2)
 
-    def _tensors(self, n_vocab: int) -> dict[str, NDArray[np.float32]]:
-        tensors = super()._tensors(n_vocab)
+    def tensors(self, n_vocab: int) -> dict[str, NDArray[np.float32]]:
+        tensors = super().tensors(n_vocab)
         rng = np.random.default_rng(self.seed)
         for layer in range(self.layers):
             for part in ("gate", "up", "down"):
@@ -263,8 +263,8 @@ class Merged(TinyModel):
 
     deltas: Sequence[tuple[str, float, tuple[NDArray[np.float32], NDArray[np.float32]]]] = ()
 
-    def _tensors(self, n_vocab: int) -> dict[str, NDArray[np.float32]]:
-        tensors = super()._tensors(n_vocab)
+    def tensors(self, n_vocab: int) -> dict[str, NDArray[np.float32]]:
+        tensors = super().tensors(n_vocab)
         for name, scale, (a, b) in self.deltas:
             tensors[name] = tensors[name] + np.float32(scale) * (b @ a)
         return tensors

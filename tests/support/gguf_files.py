@@ -99,7 +99,7 @@ class TinyModel:
         (self._llama_keys if self.architecture == "llama" else self._mamba_keys)(writer)
         for name, (value, kind, element) in keys.keys.items():
             writer.add_key_value(name, value, kind, sub_type=element)
-        for name, weights in self._tensors(len(keys.tokens)).items():
+        for name, weights in self.tensors(len(keys.tokens)).items():
             writer.add_tensor(name, weights)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -135,7 +135,8 @@ class TinyModel:
         writer.add_ssm_state_size(8)
         writer.add_ssm_time_step_rank(4)
 
-    def _tensors(self, n_vocab: int) -> dict[str, NDArray[np.float32]]:
+    def tensors(self, n_vocab: int) -> dict[str, NDArray[np.float32]]:
+        """The weights, by name."""
         rng = np.random.default_rng(self.seed)
 
         def matrix(rows: int, columns: int) -> NDArray[np.float32]:

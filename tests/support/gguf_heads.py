@@ -9,11 +9,9 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.support.gguf_files import TokenizerKeys
-
-Array = NDArray[np.float32]
+from tests.support.plain_layers import Array, ancestry, attended, gated, norm, pairs_turned
 
 
 @dataclass(frozen=True)
@@ -44,23 +42,23 @@ class TinyHead:
         def matrix(rows: int, columns: int) -> Array:
             return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
 
-        def norm() -> Array:
+        def scales() -> Array:
             return 1 + rng.standard_normal(self.width, np.float32) / np.float32(5)
 
         width, each = self.width, self.width // self.heads
         return {
             "fc.weight": matrix(width, 3 * self.target_width),
-            "blk.0.attn_norm.weight": norm(),
-            "blk.0.attn_norm_2.weight": norm(),
+            "blk.0.attn_norm.weight": scales(),
+            "blk.0.attn_norm_2.weight": scales(),
             "blk.0.attn_q.weight": matrix(width, 2 * width),
             "blk.0.attn_k.weight": matrix(self.kv_heads * each, 2 * width),
             "blk.0.attn_v.weight": matrix(self.kv_heads * each, 2 * width),
             "blk.0.attn_output.weight": matrix(width, width),
-            "blk.0.ffn_norm.weight": norm(),
+            "blk.0.ffn_norm.weight": scales(),
             "blk.0.ffn_gate.weight": matrix(2 * width, width),
             "blk.0.ffn_up.weight": matrix(2 * width, width),
             "blk.0.ffn_down.weight": matrix(width, 2 * width),
-            "output_norm.weight": norm(),
+            "output_norm.weight": scales(),
             "token_embd.weight": matrix(self.n_vocab, width),
             "output.weight": matrix(len(self.guessable or range(self.n_vocab)), width) * np.float32(3),
         }
@@ -108,48 +106,19 @@ class TinyHead:
         Row i is token ``tokens[i]`` with the state ``states[i]``, behind row ``parents[i]`` (the row before).
         """
         weights = self.tensors
-        n, width, each = len(tokens), self.width, self.width // self.heads
-        parents = list(range(-1, n - 1)) if parents is None else list(parents)
-        above = np.zeros((n, n), bool)
-        depths = np.zeros(n, int)
-        for row, parent in enumerate(parents):
-            if parent >= 0:
-                above[row], depths[row] = above[parent], depths[parent] + 1
-            above[row, row] = True
-        normed = _norm(states, weights["blk.0.attn_norm_2.weight"])
-        embedded = _norm(weights["token_embd.weight"][list(tokens)], weights["blk.0.attn_norm.weight"])
+        n, each = len(tokens), self.width // self.heads
+        seen, depths = ancestry(range(-1, n - 1) if parents is None else parents)
+        normed = norm(states, weights["blk.0.attn_norm_2.weight"])
+        embedded = norm(weights["token_embd.weight"][list(tokens)], weights["blk.0.attn_norm.weight"])
         read = np.concatenate([embedded, normed], axis=1)
-        query = _rotated((read @ weights["blk.0.attn_q.weight"].T).reshape(n, self.heads, each), depths)
-        key = _rotated((read @ weights["blk.0.attn_k.weight"].T).reshape(n, self.kv_heads, each), depths)
+        query = pairs_turned((read @ weights["blk.0.attn_q.weight"].T).reshape(n, self.heads, each), depths)
+        key = pairs_turned((read @ weights["blk.0.attn_k.weight"].T).reshape(n, self.kv_heads, each), depths)
         value = (read @ weights["blk.0.attn_v.weight"].T).reshape(n, self.kv_heads, each)
-        key, value = (np.repeat(part, self.heads // self.kv_heads, axis=1) for part in (key, value))
-        scores = np.einsum("qhd,khd->hqk", query, key) / np.sqrt(each)
-        scores[:, ~above] = -np.inf
-        shares = np.exp(scores - scores.max(axis=2, keepdims=True))
-        shares /= shares.sum(axis=2, keepdims=True)
-        mixed = np.einsum("hqk,khd->qhd", shares, value).reshape(n, width)
-        carried = (normed if self.norm_before_residual else states) + mixed @ weights["blk.0.attn_output.weight"].T
-        inner = _norm(carried, weights["blk.0.ffn_norm.weight"])
-        gate = inner @ weights["blk.0.ffn_gate.weight"].T
-        inner = gate / (1 + np.exp(-gate)) * (inner @ weights["blk.0.ffn_up.weight"].T)
-        carried = carried + inner @ weights["blk.0.ffn_down.weight"].T
-        own = _norm(carried, weights["output_norm.weight"]) @ weights["output.weight"].T
+        mixed = attended(query, key, value, seen) @ weights["blk.0.attn_output.weight"].T
+        carried = (normed if self.norm_before_residual else states) + mixed
+        inner = norm(carried, weights["blk.0.ffn_norm.weight"])
+        carried = carried + gated(inner, *(weights[f"blk.0.ffn_{part}.weight"] for part in ("gate", "up", "down")))
+        own = norm(carried, weights["output_norm.weight"]) @ weights["output.weight"].T
         logits = np.full((n, self.n_vocab), -np.inf, np.float32)
         logits[:, list(self.guessable or range(self.n_vocab))] = own
         return carried.astype(np.float32), logits
-
-
-def _norm(rows: Array, weight: Array) -> Array:
-    normed: Array = rows / np.sqrt((rows**2).mean(axis=1, keepdims=True) + 1e-5) * weight
-    return normed
-
-
-def _rotated(rows: Array, positions: NDArray[np.int_]) -> Array:
-    """RoPE over neighbouring pairs; ``rows`` is ``[n, heads, each]``."""
-    each = rows.shape[2]
-    angles = positions[:, None] / 10000.0 ** (np.arange(0, each, 2) / each)
-    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
-    even, odd = rows[..., 0::2], rows[..., 1::2]
-    turned = np.empty_like(rows)
-    turned[..., 0::2], turned[..., 1::2] = even * cos - odd * sin, even * sin + odd * cos
-    return turned

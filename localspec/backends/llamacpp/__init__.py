@@ -5,19 +5,27 @@ The high-level ``Llama`` class is not used: its ``draft_model`` hook is linear a
 
 from __future__ import annotations
 
-from localspec.backends.llamacpp.head import LlamaHead
+from localspec.backends.llamacpp.block import LlamaBlock
+from localspec.backends.llamacpp.head import EagleHead, LlamaHead
 from localspec.backends.llamacpp.model import LlamaModel
+from localspec.backends.llamacpp.mtp import MtpHead, as_one, check_predictors, predictors
 from localspec.backends.llamacpp.native import InterruptFlag, Native
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.selftest import extra_buffers_are_safe
 from localspec.backends.llamacpp.target import LlamaTarget
 
 __all__ = [
+    "EagleHead",
     "InterruptFlag",
+    "LlamaBlock",
     "LlamaHead",
     "LlamaModel",
     "LlamaOptions",
     "LlamaTarget",
+    "MtpHead",
     "Native",
+    "as_one",
+    "check_predictors",
     "extra_buffers_are_safe",
+    "predictors",
 ]

@@ -16,10 +16,13 @@ from localspec.backends.memory import ROOM, available_bytes
 from localspec.control.threads import core_count
 from localspec.errors import OutOfMemory, UsageError
 
+_WHOLE, _PREDICTORS = 0, 1  # LLAMA_CONTEXT_TYPE_*
+
 
 class LlamaContext:
     """``handle`` is llama.cpp's; ``lines`` what it logged while it made the context. ``other`` is the context of a
-    target that this one, a head's, shares weights with: it has to live longer.
+    target that this one, a head's, shares weights with: it has to live longer. ``predictors``: it runs the model's
+    layers for multi-token prediction, and no others.
 
     Raises:
         UsageError: an option that this model or build cannot honour.
@@ -27,9 +30,16 @@ class LlamaContext:
     """
 
     def __init__(
-        self, model: LlamaModel, options: LlamaOptions, n_ids: int, flag: InterruptFlag, other: Any = None
+        self,
+        model: LlamaModel,
+        options: LlamaOptions,
+        n_ids: int,
+        flag: InterruptFlag,
+        other: Any = None,
+        *,
+        predictors: bool = False,
     ) -> None:
-        check_room(model, options)
+        check_room(model, options, model.predictors if predictors else None)
         lib = model.native.lib
         params = context_params(model.native, options, n_ids)
         params.n_threads = options.threads or core_count()
@@ -37,6 +47,7 @@ class LlamaContext:
         params.abort_callback = flag.callback
         params.abort_callback_data = flag.data
         params.ctx_other = other
+        params.ctx_type = _PREDICTORS if predictors else _WHOLE
         with model.native.log.captured() as lines:
             self.handle: Any = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
@@ -67,13 +78,14 @@ class LlamaContext:
         return tuple((name, f"{text} ({more})" if (more := became.get(name)) else text) for name, text in native)
 
 
-def check_room(model: LlamaModel, options: LlamaOptions) -> None:
+def check_room(model: LlamaModel, options: LlamaOptions, layers: int | None = None) -> None:
     """llama.cpp fills a cache with zeros when it makes it: too large a one ends the process, without a word.
 
-    Layers on other devices keep their part of the cache there, where too large a one is an error like others.
+    Layers on other devices keep their part of the cache there, where too large a one is an error like others. ``layers``
+    have one, ``None``: all.
     """
     share = model.cpu_share if options.kv_offload else 1.0
-    wanted, there = share * cache_bytes(model, options), available_bytes()
+    wanted, there = share * cache_bytes(model, options, layers), available_bytes()
     if there is not None and wanted > ROOM * there:
         raise OutOfMemory(
             f"a context of {options.n_ctx or model.n_ctx_train} tokens of {model.path.name} needs"

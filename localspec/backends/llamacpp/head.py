@@ -1,7 +1,7 @@
-"""An EAGLE-3 head (arXiv 2503.01840) in a GGUF file of its own: a `Target` that reads states beside tokens.
+"""Heads in llama.cpp: a `Target` that reads states beside tokens, in a second context of its own.
 
-llama.cpp keeps it in a second context, coupled with its target's, whose embeddings it uses. Its graph takes logits for
-the first rows of a batch, whichever ask for them: so here all rows of a pass have them, or none.
+Some graphs take logits, or what is carried on, for the first rows of a batch, whichever ask for them: so all rows of a
+pass have them, or none.
 """
 
 from __future__ import annotations
@@ -26,30 +26,32 @@ _ROWS = 64
 
 
 class LlamaHead(LlamaTarget):
-    """The head ``model`` on ``target``, which has to outlive it.
+    """The head ``model`` on ``target``, which has to outlive it, reading ``layers`` of it.
 
     Raises:
-        UsageError: a head for another target, or a build without the functions for heads; options as `LlamaTarget`.
+        UsageError: a build without the functions for heads; options as `LlamaTarget`.
         OutOfMemory: the cache or the buffers do not fit.
         ModelFault: the first pass gives no finite scores.
     """
 
-    def __init__(self, model: LlamaModel, options: LlamaOptions, target: LlamaTarget) -> None:
+    deepest: int | None = None
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        options: LlamaOptions,
+        target: LlamaTarget,
+        layers: tuple[int, ...],
+        *,
+        rows: int = 0,
+    ) -> None:
         self._hooks = model.native.hooks
-        self.layers = self._hooks.layers_read(model.handle)
+        self.layers = layers
         self._target = target
-        check_fit(model, self.layers, target.model)
-        rows = max(_ROWS, options.sequences + options.branches + 1)
+        rows = max(_ROWS, options.sequences + options.branches + 1) + rows
         super().__init__(model, replace(options, n_batch=rows, n_ubatch=rows, outputs=rows))
 
-    def _make_context(self, n_ids: int) -> LlamaContext:
-        context = LlamaContext(self._model, self._options, n_ids, self._flag, self._target.handle)
-        self._hooks.give_states(context.handle)
-        return context
-
     def _make_batch(self, n_ids: int) -> Batch:
-        width = len(self.layers) * self._target.model.n_embd
-        self._features = Batch(self._lib, self._caps.max_rows, 1, width=width, has_tokens=False)
         return Batch(self._lib, self._caps.max_rows, n_ids, width=self._model.n_embd)
 
     def _first_work(self, seq: int, token: int) -> Work:
@@ -74,6 +76,33 @@ class LlamaHead(LlamaTarget):
         return picked(self._hooks.states(self._ctx, self._batch.rows, self._model.n_embd), rows)
 
     def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
+        raise NotImplementedError
+
+
+class EagleHead(LlamaHead):
+    """An EAGLE-3 head (arXiv 2503.01840) in a GGUF file of its own. It uses its target's embeddings.
+
+    Raises:
+        UsageError: a head for another target, too.
+    """
+
+    def __init__(self, model: LlamaModel, options: LlamaOptions, target: LlamaTarget) -> None:
+        layers = model.native.hooks.layers_read(model.handle)
+        width = int(model.metadata(f"{model.architecture}.target_hidden_size") or 0)
+        check_fit(model, layers, width, target.model)
+        super().__init__(model, options, target, layers)
+
+    def _make_context(self, n_ids: int) -> LlamaContext:
+        context = LlamaContext(self._model, self._options, n_ids, self._flag, self._target.handle)
+        self._hooks.give_states(context.handle)
+        return context
+
+    def _make_batch(self, n_ids: int) -> Batch:
+        width = len(self.layers) * self._target.model.n_embd
+        self._features = Batch(self._lib, self._caps.max_rows, 1, width=width, has_tokens=False)
+        return super()._make_batch(n_ids)
+
+    def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
         read = np.concatenate([features[layer] for layer in self.layers], axis=1)
         size = self._features.max_rows
         return np.concatenate([self._encode(seq, read[start : start + size]) for start in range(0, len(read), size)])
@@ -90,8 +119,8 @@ class LlamaHead(LlamaTarget):
         return self._hooks.states(self._ctx, n, self._model.n_embd).copy()
 
 
-def check_fit(head: LlamaModel, layers: Sequence[int], target: LlamaModel) -> None:
-    """Whether a head reads what the target has.
+def check_fit(head: LlamaModel, layers: Sequence[int], width: int, target: LlamaModel) -> None:
+    """Whether a head, made for a target of ``width``, reads what this one has.
 
     Raises:
         UsageError: it was made for another target, or this one's graph gives no hidden states.
@@ -102,7 +131,6 @@ def check_fit(head: LlamaModel, layers: Sequence[int], target: LlamaModel) -> No
             f"a head reads hidden states, and llama.cpp gives none of the architecture {target.architecture}",
             hint="Use a draft model (-md) or n-grams (--spec-type).",
         )
-    width = int(head.metadata(f"{head.architecture}.target_hidden_size") or 0)
     if width != target.n_embd:
         raise UsageError(
             f"{name} was made for a target of width {width}, {target.path.name} has {target.n_embd}", hint=hint

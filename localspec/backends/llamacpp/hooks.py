@@ -45,8 +45,10 @@ _FUNCTIONS: dict[str, tuple[str, list[Any], Any]] = {
         None,
     ),
     "states": ("_Z26llama_get_embeddings_nextnP13llama_context", [_CONTEXT], _FLOATS),
+    "pick_predictor": ("_Z28llama_set_nextn_layer_offsetP13llama_contexti", [_CONTEXT, ctypes.c_int32], None),
     "layer_ids": ("_Z28llama_model_target_layer_idsPK11llama_model", [_MODEL], ctypes.POINTER(ctypes.c_int32)),
     "n_layer_ids": ("_Z30llama_model_target_layer_ids_nPK11llama_model", [_MODEL], ctypes.c_uint32),
+    "candidates": ("_Z33llama_model_dflash_selector_top_kPK11llama_model", [_MODEL], ctypes.c_int32),
 }
 
 
@@ -81,13 +83,22 @@ class Hooks:
         """What the layer read in the last pass: ``[rows, width]``, in the order of the batch."""
         return _view(self._call["layer"](context, layer), rows, width)
 
-    def give_states(self, context: Any) -> None:
-        """From the next pass on, ``context`` keeps the states of rows with logits."""
-        self._call["give_states"](context, True, True)
+    def give_states(self, context: Any, *, every_row: bool = False) -> None:
+        """From the next pass on, ``context`` keeps what its rows hand on: those with logits, or every one. Asked of an
+        architecture whose graph hands nothing on, it changes nothing, and `states` is not to be read."""
+        self._call["give_states"](context, True, not every_row)
 
     def states(self, context: Any, rows: int, width: int) -> NDArray[np.float32]:
-        """States of the last pass: ``[rows, width]``, one for each row with logits; all rows of an encoder's."""
+        """What rows of the last pass hand on: ``[rows, width]``; of an encoder's, all."""
         return _view(self._call["states"](context), rows, width)
+
+    def pick_predictor(self, context: Any, number: int) -> None:
+        """From the next pass on, ``context`` runs that layer for multi-token prediction, the first being 0."""
+        self._call["pick_predictor"](context, number)
+
+    def candidates(self, model: Any) -> int:
+        """Tokens of each place among which a selector picks, in the block drafter ``model``; 0: it has none."""
+        return int(self._call["candidates"](model))
 
     def layers_read(self, model: Any) -> tuple[int, ...]:
         """The target's layers whose inputs the head ``model`` reads."""

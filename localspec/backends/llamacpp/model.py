@@ -46,6 +46,7 @@ class LlamaModel:
         self.handle = None
         self.adapters: tuple[Adapter, ...] = ()
         self._params = model_params(native, options)
+        self._predictors = options.predictors
         self._servers = tuple({one.server for one in self._params.devices if one.server})
         params = self._params.struct
         stopped: BaseException | None = None
@@ -118,6 +119,11 @@ class LlamaModel:
     def gives_layers(self) -> bool:
         """Whether its layers' inputs can be read."""
         return self.architecture in HOOKED
+
+    @property
+    def predictors(self) -> int:
+        """Layers for multi-token prediction that were loaded."""
+        return int(self.native.lib.llama_model_n_layer_nextn(self.handle)) if self._predictors else 0
 
     @property
     def cache_shape(self) -> CacheShape:

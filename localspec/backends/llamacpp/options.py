@@ -28,7 +28,7 @@ class LlamaOptions(ModelOptions):
     ``n_ctx = 0`` takes the model's own length; ``threads = None`` is every core. ``sequences`` conversations and
     ``branches`` further tree branches share one cache; ``outputs`` rows of a pass may have logits. ``exact``: rows do
     not depend on what is computed beside them (`localspec.backends.llamacpp.exact`). ``normed``: what comes out of the
-    final norm can be asked for.
+    final norm can be asked for. ``predictors``: layers for multi-token prediction are loaded as well.
     """
 
     n_ctx: int = 0
@@ -41,3 +41,4 @@ class LlamaOptions(ModelOptions):
     swa_full: bool = True
     exact: bool = False
     normed: bool = False
+    predictors: bool = False

@@ -48,6 +48,7 @@ def model_params(native: Native, options: LlamaOptions) -> ModelParams:
     params.load_mode = _LOAD_MODES[options.mmap, options.mlock]
     params.use_extra_bufts = options.repack
     params.check_tensors = options.check_tensors
+    params.load_mtp = options.predictors
     kept: list[object] = []
     if native.devices.needs_list(options.devices):
         # One more, which stays null: the end of the list.
@@ -132,6 +133,7 @@ def model_settings(native: Native, params: Any, used: str) -> Settings:
         ("load_mode", native.lib.llama_load_mode_name(params.load_mode).decode()),
         ("repack", _on(params.use_extra_bufts)),
         ("check_tensors", _on(params.check_tensors)),
+        ("load_mtp", _on(params.load_mtp)),
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import NORMED, Row, Rows, TargetCaps, Work
+from localspec.backends.base import CARRIED, NORMED, Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
 from localspec.backends.llamacpp.context import LlamaContext
@@ -79,8 +79,7 @@ class LlamaTarget:
             max_leaves=n_ids,
             trees=self._shares,
             rollback=0 if model.is_recurrent else None,
-            feature_layers=frozenset(range(model.n_layer) if model.gives_layers else ())
-            | frozenset([NORMED] * options.normed),
+            feature_layers=frozenset(_layers(model)) | frozenset([NORMED] * options.normed),
         )
         self._layers: set[int] = set()  # whose inputs are kept
         self._normed = False  # whether passes give what comes out of the final norm
@@ -207,7 +206,11 @@ class LlamaTarget:
             self._lib.llama_set_embeddings(self._ctx, normed)
             self._normed = normed
         for layer in layers - self._layers - {NORMED}:
-            self._model.native.hooks.give_layer(self._ctx, layer)
+            hooks = self._model.native.hooks
+            if layer == CARRIED:
+                hooks.give_states(self._ctx, every_row=True)
+            else:
+                hooks.give_layer(self._ctx, layer)
             self._layers.add(layer)
 
     def fill_up_to(self, multiple: int) -> None:
@@ -304,13 +307,15 @@ class LlamaTarget:
         return view
 
     def layer(self, layer: int, rows: Sequence[int]) -> Features:
-        """What a layer read, or the final norm gave, for ``rows`` of the last pass: ``[len(rows), n_embd]``, a view
-        where they lie in a row."""
-        size = (self._batch.rows, self._model.n_embd)
+        """What a layer read, the final norm gave, or is carried on, for ``rows`` of the last pass: ``[len(rows),
+        n_embd]``, a view where they lie in a row."""
+        hooks, size = self._model.native.hooks, (self._batch.rows, self._model.n_embd)
         if layer == NORMED:
             states = np.ctypeslib.as_array(self._lib.llama_get_embeddings(self._ctx), size)
+        elif layer == CARRIED:
+            states = hooks.states(self._ctx, *size)
         else:
-            states = self._model.native.hooks.layer(self._ctx, layer, *size)
+            states = hooks.layer(self._ctx, layer, *size)
         return picked(states, rows)
 
     def cells(self, seq: int) -> int:
@@ -321,7 +326,10 @@ class LlamaTarget:
         if self._ctx:
             self._lib.llama_free(self._ctx)
             self._ctx = None
-            self._model.free()
+            self._free_model()
+
+    def _free_model(self) -> None:
+        self._model.free()
 
 
 class LlamaRows:
@@ -349,6 +357,14 @@ class LlamaRows:
     def features(self) -> Mapping[int, Features]:
         rows = [self._rows[node] for node in sorted(self._rows)]
         return {layer: self._target.layer(layer, rows) for layer in self._layers}
+
+
+def _layers(model: LlamaModel) -> Iterator[int]:
+    """Those that hidden states can be asked of."""
+    if model.gives_layers:
+        yield from range(model.n_layer)
+    if model.predictors:
+        yield CARRIED
 
 
 def picked(states: Features, rows: Sequence[int]) -> Features:

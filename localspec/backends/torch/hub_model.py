@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from localspec.backends.torch.checkpoint import Checkpoint
 from localspec.backends.torch.llama import Shape, TorchLlama
+from localspec.backends.torch.rope import paired as paired_rows
+from localspec.backends.torch.rope import rope_base, rope_factors
 from localspec.errors import ModelLoadError, PairingError
 from localspec.vocab import Pairing, Vocab
 
@@ -57,7 +57,7 @@ class HubLlama(TorchLlama):
             shape = _shape(config)
             weights = _renamed(checkpoint.tensors, shape)
             _check(weights, shape)
-            if (factors := _rope_factors(config, shape)) is not None:
+            if (factors := rope_factors(config, shape.each)) is not None:
                 weights["rope_freqs.weight"] = factors
             self._set_up(shape, weights)
         except KeyError as error:
@@ -77,29 +77,8 @@ def _shape(config: Mapping[str, Any]) -> Shape:
         inner=int(config["intermediate_size"]),
         n_vocab=int(config["vocab_size"]),
         eps=float(config["rms_norm_eps"]),
-        rope_base=float(_rope(config).get("rope_theta") or config.get("rope_theta") or 10000.0),
+        rope_base=rope_base(config),
     )
-
-
-def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Old configs have the base beside ``rope_scaling``, new ones all in ``rope_parameters``."""
-    return config.get("rope_parameters") or config.get("rope_scaling") or {}
-
-
-def _rope_factors(config: Mapping[str, Any], shape: Shape) -> Tensor | None:
-    """How much slower each wave turns than in short texts (Llama 3.1: long waves by ``factor``, short ones not, those
-    between in part); ``None``: none does."""
-    scaling = _rope(config)
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind == "default":
-        return None
-    if kind != "llama3":
-        raise ModelLoadError(f"positions are scaled by {kind}; torch knows llama3", hint="Use a GGUF file of it.")
-    turns = shape.rope_base ** (-torch.arange(0, shape.each, 2) / shape.each)
-    fits = float(scaling["original_max_position_embeddings"]) * turns / (2 * math.pi)
-    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
-    as_is = ((fits - low) / (high - low)).clamp(0, 1)
-    return 1 / ((1 - as_is) / float(scaling["factor"]) + as_is)
 
 
 def _renamed(tensors: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
@@ -111,7 +90,9 @@ def _renamed(tensors: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
                 found = tensors.get(f"model.layers.{layer}.{theirs}.{what}")
                 if found is not None:
                     turned = theirs.partition("self_attn.")[2][:1] in ("q", "k")
-                    weights[f"blk.{layer}.{ours}.{what}"] = _paired(found, shape) if turned else found.float()
+                    weights[f"blk.{layer}.{ours}.{what}"] = (
+                        paired_rows(found.float(), shape.each) if turned else found.float()
+                    )
     return weights
 
 
@@ -123,15 +104,9 @@ def _check(weights: Mapping[str, Tensor], shape: Shape) -> None:
         raise KeyError(missing[0])
 
 
-def _paired(weights: Tensor, shape: Shape) -> Tensor:
-    """The rows of each head from halves, as RoPE turns them on the hub, to neighbouring pairs, as `rotated` does."""
-    split = weights.float().reshape(-1, 2, shape.each // 2, *weights.shape[1:])
-    return split.transpose(1, 2).reshape(weights.shape)
-
-
 def paired(folder: Path, n_vocab: int, target: Vocab) -> Pairing:
-    """Compares the tokenizer of a folder, whose model has ``n_vocab`` rows, with the target's, as `vocab.pair`
-    does two models.
+    """Compares the tokenizer of a folder, whose model has ``n_vocab`` rows, with the target's, as
+    `localspec.vocab.pair` does two models.
 
     Raises:
         ModelLoadError: the folder has no tokenizer that can be read.

@@ -21,7 +21,8 @@ MODEL_OPTIONS = (
         ("-md", "--model-draft"),
         str,
         None,
-        "Draft model or EAGLE-3 head that guesses ahead for the target; named as for -m.",
+        "Draft model or head that guesses ahead for the target: a GGUF file, named as for -m, or a folder of the hub"
+        " with a head for torch.",
         MODEL,
         "FILE",
         aliases=("--spec-draft-model",),

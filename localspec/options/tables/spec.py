@@ -21,8 +21,9 @@ SPEC_OPTIONS = (
         ("--spec-type",),
         str,
         None,
-        "Drafters (a comma list): none, draft-simple, draft-eagle3, suffix, ngram-simple, ngram-map-k, ngram-map-k4v,"
-        " ngram-mod, ngram-cache, lookahead; default suffix, with -md what its file is, too.",
+        "Drafters (a comma list): none, draft-simple, draft-eagle, draft-eagle3, draft-medusa, draft-hydra, draft-pard,"
+        " suffix, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, lookahead; default suffix, with -md"
+        " what it is, too.",
         SPEC,
         "LIST",
         env=("LLAMA_ARG_SPEC_TYPE",),
@@ -106,6 +107,27 @@ SPEC_OPTIONS = (
         SPEC,
         "RULE",
         choices=("draw", "ratio"),
+    ),
+    Option(
+        "head_vocab",
+        ("--spec-head-vocab",),
+        int,
+        None,
+        "Tokens that an EAGLE head in torch scores, if it can score all: the most frequent ones.",
+        SPEC,
+        "N",
+        least=1,
+    ),
+    Option(
+        "token_map",
+        ("--spec-token-map",),
+        str,
+        None,
+        "Which tokens are frequent: a list of ids (.json, .pt), the most frequent first, or a text to count them in;"
+        " not given: the tokenizer's first.",
+        SPEC,
+        "FILE",
+        former=("--speculative-token-map",),
     ),
 )
 #: Names of other programs whose number counts the root of the tree.

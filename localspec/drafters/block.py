@@ -1,0 +1,118 @@
+"""``draft-dflash``, ``draft-dspark``: a block drafter guesses a chain of tokens in one pass, from the target's hidden
+states.
+
+It takes these states in as they come. A block is never committed: when a chain has been read from its rows the cells
+are dropped, so its cache holds the text and nothing else between passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from localspec.backends.base import CARRIED, BlockDrafter, Row, Rows, Work
+from localspec.drafters.base import Ask, Features
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.growth import Growth
+from localspec.spec.tree import TokenTree
+from localspec.vocab import Pairing
+
+
+class BlockModel(DraftModel):
+    """A `BlockDrafter` that guesses for its target; ``name`` is its ``--spec-type``."""
+
+    def __init__(self, block: BlockDrafter, pairing: Pairing, name: str) -> None:
+        super().__init__(block, pairing)
+        self._block = block
+        self.name = name
+        self.needs = block.layers
+
+    def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
+        self._take_in(seq, start, features, len(tokens))
+
+    def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
+        kept = [0, *path]
+        self._take_in(seq, start, {layer: states[kept] for layer, states in rows.features.items()}, len(kept))
+
+    def _take_in(self, seq: int, start: int, features: Features, n: int) -> None:
+        """The target has given its hidden states of ``n`` tokens of the text from position ``start`` on. What is known
+        is skipped: another reader may have missed it."""
+        known = self._block.n_past(self._lanes[seq])
+        fits = start + n <= self._block.caps.n_ctx
+        # What follows a gap can be taken in only when the gap is filled.
+        if fits and start <= known < start + n:
+            self._block.take_in(
+                self._lanes[seq], {layer: features[layer][known - start :] for layer in self._block.layers}
+            )
+
+    def _text(self, ask: Ask) -> Sequence[int]:
+        known = self._block.n_past(self._lanes[ask.seq])
+        full = len(ask.tokens) > self._block.caps.n_ctx  # which `_depth` tells
+        return ask.tokens if full or known == len(ask.tokens) - 1 else ()
+
+    def _depth(self, ask: Ask, length: int) -> int:
+        return min(ask.price.limits.depth, self._block.guesses, self._block.caps.n_ctx - length)
+
+    def _growth(self, ask: Ask, unread: Sequence[int], depth: int, branches: int) -> Growth:
+        return BlockGrowth(ask, unread, depth, self._pairing, self.name, self._block.first_row)
+
+    def _grow(self, growths: Sequence[Growth]) -> None:
+        blocks = [growth for growth in growths if isinstance(growth, BlockGrowth)]
+        if not blocks:
+            return
+        masks = [self._block.mask] * (max(block.rows for block in blocks) - 1)
+        features = (CARRIED,) if self._block.has_confidence else ()
+        lanes = [self._lanes[block.ask.seq] for block in blocks]
+        work = [
+            Work(lane, TokenTree.chain((block.ask.tokens[-1], *masks)), features=features)
+            for lane, block in zip(lanes, blocks, strict=True)
+        ]
+        try:
+            for block, rows in zip(blocks, self._block.forward(work), strict=True):
+                block.read(rows)
+        finally:
+            for lane in lanes:
+                self._block.commit(lane, ())
+
+
+class BlockGrowth(Growth):
+    """A chain of guesses that a block's rows hold; where siblings pay they stand beside it, and nothing behind them."""
+
+    def __init__(
+        self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str, first_row: int
+    ) -> None:
+        # A guess more costs no pass more.
+        super().__init__(replace(ask, price=replace(ask.price, pass_s=0.0)), unread, depth, pairing, source, branches=1)
+        self._first_row = first_row
+        self._confidence: Sequence[float] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block that hold as many guesses as are wanted."""
+        return self._depth + self._first_row
+
+    def read(self, rows: Rows) -> None:
+        if CARRIED in rows.features:
+            self._confidence = rows.features[CARRIED][self._first_row :, 0].tolist()
+        while self.wants_pass:
+            self.take(_Later(rows, self._first_row))
+
+    def _scored(self, node: int, guesses: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+        """The drafter's own confidence is about its first choice; the others share what that leaves."""
+        if not self._confidence or not guesses:
+            return guesses
+        (token, score), *others = guesses
+        sure = self._confidence[self._home[node]]
+        rest = (1 - sure) / max(1 - score, 1e-9)
+        return [(token, sure), *((other, min(rest * weight, 1 - sure)) for other, weight in others)]
+
+
+class _Later:
+    """Rows by what they come after: the pending token, the first guess, …"""
+
+    def __init__(self, rows: Rows, by: int) -> None:
+        self._rows = rows
+        self._by = by
+
+    def logits(self, node: int) -> Row:
+        return self._rows.logits(node + self._by)

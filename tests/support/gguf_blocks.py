@@ -1,0 +1,183 @@
+"""Tiny random block drafters (DFlash, DSpark): GGUF files, and the same weights computed plainly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from tests.support.gguf_files import TinyModel, TokenizerKeys
+from tests.support.plain_layers import Array, attended, gated, halves_turned, norm
+
+
+@dataclass(frozen=True)
+class TinyBlock:
+    """A random drafter for a target of the same width that has ``n_vocab`` tokens.
+
+    Args:
+        layers: the target's layers whose inputs it reads.
+        size: tokens of a block.
+        rank: of the scores that follow the guess before (DSpark); 0: none.
+        confident: it has a head for the chance that a guess holds.
+        from_anchor: the pending token's own row guesses, where ``rank``.
+        guessable: ids that it can guess, in ascending order; ``None`` = all.
+        mask: the token of places that are to be guessed; ``None``: the file names none.
+        borrows: the target, where the file has no embeddings and no output of its own, as is usual.
+        candidates: of a selector that the file speaks of.
+    """
+
+    n_vocab: int
+    width: int
+    layers: tuple[int, ...]
+    size: int = 6
+    rank: int = 0
+    confident: bool = False
+    from_anchor: bool = True
+    guessable: tuple[int, ...] | None = None
+    mask: int | None = 5
+    borrows: TinyModel | None = None
+    candidates: int = 0
+    depth: int = 2
+    heads: int = 4
+    kv_heads: int = 2
+    n_ctx: int = 2048
+    seed: int = 0
+
+    @property
+    def first_row(self) -> int:
+        return 0 if self.rank and self.from_anchor else 1
+
+    @cached_property
+    def tensors(self) -> dict[str, Array]:
+        rng = np.random.default_rng(self.seed)
+
+        def matrix(rows: int, columns: int) -> Array:
+            return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
+
+        def scales(n: int) -> Array:
+            return 1 + rng.standard_normal(n, np.float32) / np.float32(5)
+
+        width, each = self.width, self.width // self.heads
+        n_guessable = len(self.guessable or range(self.n_vocab))
+        tensors = {
+            "fc.weight": matrix(width, len(self.layers) * width),
+            "enc.output_norm.weight": scales(width),
+            "output_norm.weight": scales(width),
+            "token_embd.weight": matrix(self.n_vocab, width) * np.float32(np.sqrt(width)),
+            "output.weight": matrix(n_guessable, width) * np.float32(3),
+        }
+        for layer in range(self.depth):
+            block = {
+                "attn_norm": scales(width),
+                "attn_q": matrix(width, width),
+                "attn_k": matrix(self.kv_heads * each, width),
+                "attn_v": matrix(self.kv_heads * each, width),
+                "attn_output": matrix(width, width),
+                "attn_q_norm": scales(each),
+                "attn_k_norm": scales(each),
+                "ffn_norm": scales(width),
+                "ffn_gate": matrix(2 * width, width),
+                "ffn_up": matrix(2 * width, width),
+                "ffn_down": matrix(width, 2 * width),
+            }
+            tensors |= {f"blk.{layer}.{name}.weight": weights for name, weights in block.items()}
+        if self.borrows is not None:
+            others = self.borrows.tensors(self.n_vocab)
+            tensors |= {name: others[name] for name in ("token_embd.weight", "output.weight")}
+        if self.rank:
+            tensors["markov_w1.weight"] = matrix(self.n_vocab, self.rank) * np.float32(np.sqrt(self.rank))
+            tensors["markov_w2.weight"] = matrix(n_guessable, self.rank) * np.float32(3)
+        if self.confident:
+            tensors["conf_proj.weight"] = matrix(1, width + self.rank) * np.float32(2)
+            tensors["conf_proj.bias"] = np.array([0.3], np.float32)
+        return tensors
+
+    def write(self, path: Path, tokenizer: TokenizerKeys) -> Path:
+        writer = gguf.GGUFWriter(path, "dflash")
+        writer.add_name("tiny random block drafter")
+        writer.add_context_length(self.n_ctx)
+        writer.add_embedding_length(self.width)
+        writer.add_block_count(self.depth)
+        writer.add_vocab_size(self.n_vocab)
+        writer.add_layer_norm_rms_eps(1e-5)
+        writer.add_head_count(self.heads)
+        writer.add_head_count_kv(self.kv_heads)
+        writer.add_rope_dimension_count(self.width // self.heads)
+        writer.add_rope_freq_base(10000.0)
+        writer.add_feed_forward_length(2 * self.width)
+        writer.add_uint32("dflash.block_size", self.size)
+        writer.add_key_value(
+            "dflash.target_layers", list(self.layers), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT32
+        )
+        if self.rank:
+            writer.add_bool("dflash.sample_from_anchor", self.from_anchor)
+        if self.mask is not None:
+            writer.add_mask_token_id(self.mask)
+        for name, (value, kind, element) in tokenizer.keys.items():
+            writer.add_key_value(name, value, kind, sub_type=element)
+        if self.candidates:
+            writer.add_uint32("dflash.selector_top_k", self.candidates)
+        for name, weights in self.tensors.items():
+            if self.borrows is None or name not in ("token_embd.weight", "output.weight"):
+                writer.add_tensor(name, weights)
+        if self.guessable is not None:
+            writer.add_tensor("d2t", np.array(self.guessable, np.int64))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path
+
+    def rows(self, features: Array, pending: int, n: int) -> tuple[Array, Array]:
+        """Scores ``[n, n_vocab]`` and confidence ``[n]`` of a block of ``n`` tokens behind a text, from the target's
+        ``features`` of it, ``[text, layers · width]``."""
+        weights = self.tensors
+        text = norm(features @ weights["fc.weight"].T, weights["enc.output_norm.weight"])
+        places = np.arange(len(text) + n)
+        assert self.mask is not None
+        carried = weights["token_embd.weight"][[pending, *[self.mask] * (n - 1)]]
+        for layer in range(self.depth):
+            own = {name.split(".")[2]: weights[name] for name in weights if name.startswith(f"blk.{layer}.")}
+            read = norm(carried, own["attn_norm"])
+            query, key, value = (self._split(read @ own[f"attn_{part}"].T) for part in "qkv")
+            # What the cache holds of the text.
+            old_key, old_value = (self._split(text @ own[f"attn_{part}"].T) for part in "kv")
+            query = halves_turned(norm(query, own["attn_q_norm"]), places[len(text) :])
+            key = halves_turned(norm(np.concatenate([old_key, key]), own["attn_k_norm"]), places)
+            value = np.concatenate([old_value, value])
+            mixed = attended(query, key, value, np.ones((n, len(places)), bool))
+            carried = carried + mixed @ own["attn_output"].T
+            inner = norm(carried, own["ffn_norm"])
+            carried = carried + gated(inner, *(own[f"ffn_{part}"] for part in ("gate", "up", "down")))
+        normed = norm(carried, weights["output_norm.weight"])
+        return self._chained(normed, pending) if self.rank else (self._spread(normed @ self._output.T), np.ones(n))
+
+    def _chained(self, normed: Array, pending: int) -> tuple[Array, Array]:
+        """Scores that follow the best guess before, row by row."""
+        weights = self.tensors
+        logits, sure, before = self._spread(normed @ self._output.T), np.ones(len(normed), np.float32), pending
+        for row in range(self.first_row, len(normed)):
+            known = weights["markov_w1.weight"][before]
+            logits[row] += self._spread((known @ weights["markov_w2.weight"].T)[None], 0.0)[0]
+            if self.confident:
+                seen = np.concatenate([normed[row], known])
+                at = float(weights["conf_proj.weight"][0] @ seen + weights["conf_proj.bias"][0])
+                sure[row] = 1 / (1 + np.exp(-at))
+            before = int(logits[row].argmax())
+        return logits, sure
+
+    @property
+    def _output(self) -> Array:
+        return self.tensors["output.weight"]
+
+    def _split(self, rows: Array) -> Array:
+        return rows.reshape(len(rows), -1, self.width // self.heads)
+
+    def _spread(self, own: Array, rest: float = -np.inf) -> Array:
+        """Scores by the target's ids."""
+        logits = np.full((len(own), self.n_vocab), rest, np.float32)
+        logits[:, list(self.guessable or range(self.n_vocab))] = own
+        return logits
