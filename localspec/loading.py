@@ -147,9 +147,11 @@ def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | No
     if asked and options.draft is None:
         what = "a draft model" if asked[0] == DRAFT_MODEL else "a head"
         raise UsageError(f"--spec-type {asked[0]} needs {what}", hint="Give one with -md.")
+    path = None if options.draft is None else options.draft.path
+    if len(asked) == 1 and path is not None and not path.exists():  # yet to be found, or downloaded
+        return
     # Whether a GGUF file is a parallel model, only its mask token says: when it is loaded.
-    is_file = options.draft is not None and not options.draft.path.is_dir()
-    if asked == [PARD] and draft == DRAFT_MODEL and is_file:
+    if asked == [PARD] and draft == DRAFT_MODEL and path is not None and not path.is_dir():
         return
     if options.draft is not None and asked != [draft]:
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
