@@ -25,11 +25,13 @@ from localspec.drafters.files import (
     EAGLE3,
     FROM_FILE,
     HEADS,
+    MEDUSA,
     MTP,
     NORMED_TYPES,
     PARD,
     type_of,
 )
+from localspec.drafters.medusa import Shape
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
@@ -72,7 +74,8 @@ class EngineOptions:
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
-    ``scored``: which tokens a head with a full vocabulary scores.
+    ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
+    if it is ``None``.
     """
 
     target: ModelOptions
@@ -92,6 +95,7 @@ class EngineOptions:
     rpc: tuple[str, ...] = ()
     exact: bool = False
     scored: Scored = field(default_factory=Scored)
+    medusa_tree: Shape | None = None
 
 
 def load(
@@ -189,8 +193,10 @@ def check_texts(options: EngineOptions) -> None:
             lookup_integers(path)
 
 
-def _check_scored(options: EngineOptions) -> None:
-    """Raises `UsageError`: nothing here scores fewer tokens than it knows."""
+def _check_head_options(options: EngineOptions) -> None:
+    """Raises `UsageError`: nothing here scores fewer tokens than it knows, or has a tree of such a shape."""
+    if options.medusa_tree is not None and MEDUSA not in (options.spec_types or ()):
+        raise UsageError("--spec-medusa-tree is for draft-medusa, which is not loaded", hint="Leave it out.")
     draft, flag = options.draft, options.scored.flag
     if flag and (draft is None or not draft.path.is_dir() or not {EAGLE, EAGLE3} & {*(options.spec_types or ())}):
         what = "there is no -md" if draft is None else f"{draft.path.name} is none"
@@ -213,7 +219,7 @@ class _Loader:
 
         options = self._options
         check_texts(options)
-        _check_scored(options)
+        _check_head_options(options)
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
@@ -344,7 +350,7 @@ class _Loader:
         options, model, caps = self._options.draft, target.model, target.caps
         assert options is not None
         about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._options.sequences)
-        made = torch_drafter(kind, options, about, self._options.scored)
+        made = torch_drafter(kind, options, about, self._options.scored, self._options.medusa_tree or "dynamic")
         self._loads.append(ModelLoad("draft", str(options.path), (("runs on", "torch"), *made.settings)))
         for warning in made.warnings:
             self._warn(warning)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from localspec.backends.options import CPU_ONLY, ModelOptions
 from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
 from localspec.drafters.head import HeadModel
-from localspec.drafters.medusa import Hydra, Medusa
+from localspec.drafters.medusa import Hydra, Medusa, Shape
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import ModelLoadError, UsageError
 from localspec.vocab import Pairing, Vocab
@@ -57,8 +57,8 @@ class Made:
     warnings: tuple[str, ...] = ()
 
 
-def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: Scored) -> Made:
-    """The drafter of ``kind`` that lies in the folder of ``options``.
+def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: Scored, shape: Shape) -> Made:
+    """The drafter of ``kind`` that lies in the folder of ``options``; ``shape`` is for Medusa's trees.
 
     Raises:
         UsageError: torch is not installed, or it was made for another target.
@@ -66,7 +66,7 @@ def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: S
         ModelLoadError: the folder lacks something, or holds what it should not.
     """
     folder = options.path
-    if kind not in (EAGLE, EAGLE3, *_MAKERS):
+    if kind not in (EAGLE, EAGLE3, MEDUSA, *_MAKERS):
         raise UsageError(
             f"{folder.name} is no head that is known, and draft models have to be GGUF files",
             hint="Use a GGUF file of it.",
@@ -76,6 +76,8 @@ def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: S
     from localspec.backends.torch.checkpoint import read_checkpoint
 
     checkpoint = read_checkpoint(folder)
+    if kind == MEDUSA:
+        return Made(_medusa(checkpoint, target, shape), (("tree", shape),))
     if kind in _MAKERS:
         return Made(_MAKERS[kind](checkpoint, folder, target))
     return _eagle(kind, checkpoint, options, target, scored)
@@ -99,13 +101,13 @@ def require_torch(kind: str) -> None:
         raise UsageError(f"{kind} runs on torch, which is not installed", hint="pip install 'localspec[torch]'")
 
 
-def _medusa(checkpoint: Checkpoint, folder: Path, target: ForTarget) -> Drafter:
+def _medusa(checkpoint: Checkpoint, target: ForTarget, shape: Shape) -> Drafter:
     from localspec.backends.torch.medusa import TorchMedusa
     from localspec.backends.torch.tensors import UNEMBEDDING, gguf_tensor
 
     n = target.vocab.n_tokens
     heads = TorchMedusa(checkpoint, target.width, n, partial(gguf_tensor, target.path, UNEMBEDDING))
-    return Medusa(heads, Pairing(n, frozenset()))
+    return Medusa(heads, Pairing(n, frozenset()), shape)
 
 
 def _hydra(checkpoint: Checkpoint, folder: Path, target: ForTarget) -> Drafter:
@@ -171,4 +173,4 @@ def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: For
     return Made(HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind), settings, warnings)
 
 
-_MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget], Drafter]] = {MEDUSA: _medusa, HYDRA: _hydra, PARD: _pard}
+_MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget], Drafter]] = {HYDRA: _hydra, PARD: _pard}

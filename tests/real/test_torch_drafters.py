@@ -108,6 +108,17 @@ def test_heads_guess_from_the_first_step_on(folder: Path) -> None:
     assert all(step.draft_n for step in outcome.steps[:-1])
 
 
+def test_a_static_tree_too(folder: Path) -> None:
+    wish = GenerationRequest(tokens=TEXT, max_tokens=16, sampling=DRAWN, spec=TREE)
+    with engine(folder, MEDUSA, medusa_tree="static") as one:
+        guessed = answer(one, wish)
+        assert guessed.ids == answer(one, replace(wish, spec=PLAIN)).ids
+        assert guessed.stats.draft_n > 20
+        assert ("tree", "static") in one.info.loads[1].settings
+    with pytest.raises(UsageError, match="--spec-medusa-tree is for draft-medusa"):
+        engine(folder, PARD, medusa_tree="static")
+
+
 def test_on_smollm2(smol_f32: Path, tmp_path: Path) -> None:
     """Several turns at temperature 0 and, seeded, above."""
     folder = TinyMedusa(N, 576, heads=2, layers=1, layout="shared").write(tmp_path / "heads")
@@ -126,7 +137,7 @@ def test_on_smollm2(smol_f32: Path, tmp_path: Path) -> None:
 
 def test_heads_read_the_state_before_the_pending_token(folder: Path) -> None:
     """What Medusa guesses in an engine is what its weights say of the target's state."""
-    unembedding = TARGET._tensors(N)["output.weight"]
+    unembedding = TARGET.tensors(N)["output.weight"]
     with engine(folder, MEDUSA) as one:
         answer(one, GenerationRequest(tokens=TEXT, max_tokens=1, sampling=GREEDY, spec=CHAIN))
         guesser = one._panel._drafters[0]
