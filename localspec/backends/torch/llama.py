@@ -42,9 +42,11 @@ class Cache:
     n: int = 0
 
     @classmethod
-    def of(cls, shape: Shape, texts: int, room: int) -> Cache:
+    def of(cls, shape: Shape, texts: int, room: int, like: Tensor | None = None) -> Cache:
+        """Empty; of the type of ``like``, and where it is."""
         size = (texts, shape.kv_heads, room, shape.each)
-        keys, values = ([torch.zeros(size) for _ in range(shape.layers)] for _ in range(2))
+        zeros = torch.zeros if like is None else like.new_zeros
+        keys, values = ([zeros(size) for _ in range(shape.layers)] for _ in range(2))
         return cls(keys, values)
 
 
@@ -110,9 +112,10 @@ class TorchLlama:
     ) -> Read:
         shape, start = self.shape, 0 if cache is None else cache.n
         texts, n = tokens.shape
-        places = torch.arange(start, start + n) if positions is None else positions
-        turn = rope(places, shape.each, shape.rope_base, self._rope_factors)
+        places = torch.arange(start, start + n, device=tokens.device) if positions is None else positions
         x = F.embedding(tokens, self.embedding)
+        cos, sin = rope(places, shape.each, shape.rope_base, self._rope_factors)
+        turn = cos.to(x.dtype), sin.to(x.dtype)
         kept = {}
         for layer in range(shape.layers):
             if layer in layers:
@@ -154,7 +157,7 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def rope(positions: Tensor, each: int, base: float, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the angles of ``positions`` ``[n]``: ``[n, each / 2]``. ``factors`` ``[each / 2]`` slow some
     of them down, for longer texts."""
-    waves = base ** (torch.arange(0, each, 2) / each)
+    waves = base ** (torch.arange(0, each, 2, device=positions.device) / each)
     angles = positions[:, None].float() / (waves if factors is None else waves * factors)
     return angles.cos(), angles.sin()
 
