@@ -16,7 +16,8 @@ from torch import Tensor
 from localspec.backends.torch.checkpoint import read_checkpoint
 from localspec.backends.torch.eagle_weights import EagleWeights, TargetShape, read_eagle
 from localspec.errors import LocalspecError, ModelLoadError, UsageError
-from localspec.hub.header import Array, read_header
+from localspec.hub.arrays import elements
+from localspec.hub.header import Array, Header, read_header
 
 ARCHITECTURE = "eagle3"
 #: Types of weights, as llama.cpp's converter names them; vectors are always f32.
@@ -47,10 +48,10 @@ def target_shape(target: Path) -> TargetShape:
     """Raises `ModelLoadError`."""
     header = read_header(target)
     layers, width = header.number("{arch}.block_count"), header.number("{arch}.embedding_length")
-    tokens = header.metadata.get("tokenizer.ggml.tokens")
-    if layers is None or width is None or not isinstance(tokens, Array):
-        raise ModelLoadError(f"{target} is no language model with a tokenizer", hint="Name the head's target.")
-    return TargetShape(target.name, layers, width, tokens.count)
+    tokens = _tokens(header).count
+    if layers is None or width is None:
+        raise ModelLoadError(f"{target} does not say its size", hint="Name the head's target.")
+    return TargetShape(target.name, layers, width, tokens)
 
 
 def check_form(head: EagleWeights, name: str) -> None:
@@ -88,7 +89,7 @@ def write_head(
 def _write(part: Path, head: EagleWeights, target: Path, name: str, kind: Any, about: Mapping[str, str]) -> None:
     writer = gguf.GGUFWriter(part, ARCHITECTURE)
     try:
-        _write_keys(writer, head, gguf.GGUFReader(target), name)
+        _write_keys(writer, head, read_header(target), name)
         for key, text in about.items():
             writer.add_string(key, text)
         for key, weight in head.weights.items():
@@ -114,20 +115,15 @@ def _values(key: str, weight: Tensor, head: EagleWeights) -> Any:
     return np.ascontiguousarray(weight.to(torch.float32).numpy())
 
 
-def _write_keys(writer: Any, head: EagleWeights, reader: Any, name: str) -> None:
+def _write_keys(writer: Any, head: EagleWeights, target: Header, name: str) -> None:
     shape = head.shape
-
-    def of_target(key: str) -> int:
-        architecture = reader.fields["general.architecture"].contents()
-        return int(reader.fields[f"{architecture}.{key}"].contents())
-
     numbers: tuple[tuple[Callable[[Any], None], Any], ...] = (
         (writer.add_name, name),
         # Not the length it was trained with, which is short: heads are used beyond it.
-        (writer.add_context_length, of_target("context_length")),
+        (writer.add_context_length, target.number("{arch}.context_length")),
         (writer.add_embedding_length, shape.width),
         (writer.add_block_count, shape.layers),
-        (writer.add_vocab_size, len(reader.fields["tokenizer.ggml.tokens"].data)),
+        (writer.add_vocab_size, _tokens(target).count),
         (writer.add_layer_norm_rms_eps, shape.eps),
         (writer.add_head_count, shape.heads),
         (writer.add_head_count_kv, shape.kv_heads),
@@ -144,7 +140,25 @@ def _write_keys(writer: Any, head: EagleWeights, reader: Any, name: str) -> None
     writer.add_uint32(f"{ARCHITECTURE}.target_hidden_size", head.target_width)
     writer.add_bool(f"{ARCHITECTURE}.norm_before_residual", head.norm_before_residual)
     writer.add_bool(f"{ARCHITECTURE}.norm_before_fc", "enc.output_norm.weight" in head.weights)
-    for key, found in reader.fields.items():
+    for key, value in target.metadata.items():
         if key.startswith("tokenizer."):
-            element = found.types[1] if len(found.types) > 1 else None
-            writer.add_key_value(key, found.contents(), found.types[0], sub_type=element)
+            _copy_key(writer, key, value, target)
+
+
+def _copy_key(writer: Any, key: str, value: Any, target: Header) -> None:
+    if isinstance(value, Array):
+        if value.count:
+            found = elements(target, value)
+            kinds = gguf.GGUFValueType
+            writer.add_key_value(key, found.values, kinds.ARRAY, kinds(found.kind))
+        return
+    adders = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+    adders[type(value)](key, value)
+
+
+def _tokens(header: Header) -> Array:
+    """Raises `ModelLoadError`."""
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, Array):
+        raise ModelLoadError(f"{header.path} is no language model with a tokenizer", hint="Name the head's target.")
+    return tokens
