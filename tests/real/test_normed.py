@@ -24,7 +24,7 @@ def path(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory
 
 def test_scores_are_what_the_output_weights_make_of_it(path: Path) -> None:
     """In a tree, beside other texts, and of rows whose scores nobody asked for."""
-    unembedding = TARGET._tensors(49152)["output.weight"]
+    unembedding = TARGET.tensors(49152)["output.weight"]
     tree = TokenTree.grown((504, 9, 10, 11, 12), (-1, 0, 0, 2, 2), (1.0, 0.1, 0.8, 0.2, 0.7), ("",) * 5)
     with opened(path, sequences=3, normed=True) as target:
         work = [

@@ -18,6 +18,7 @@ pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 from localspec import torch_drafters
 from localspec.backends.base import NORMED, Work
+from localspec.backends.llamacpp import LlamaTarget
 from localspec.backends.torch.tensors import EMBEDDING, UNEMBEDDING, gguf_tensor
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -117,11 +118,14 @@ def test_on_a_real_target(smol_f32: Path, folder: Path, kind: str) -> None:
     """Texts may part at a near-tie of the target's, as they may without guesses."""
     head = replace(HEADS[kind], target_width=576, width=576, heads=9, kv_heads=3, layers=30, reads=None)
     path = head.write(folder / f"{kind}-smol")
-    with load(exact_options(smol_f32, path, spec_types=(kind,))) as one, opened(smol_f32) as target:
+    with load(exact_options(smol_f32, path, spec_types=(kind,))) as one:
         for spec, sampling in ((CHAIN, GREEDY), (TREE, DRAWN)):
-            wish = GenerationRequest(tokens=TEXT, max_tokens=10, sampling=sampling, spec=spec)
+            wish = GenerationRequest(tokens=TEXT, max_tokens=6, sampling=sampling, spec=spec)
             guessed, plain = answer(one, wish), answer(one, replace(wish, spec=PLAIN))
-            ties(target, wish, TEXT, guessed, plain)
+            assert isinstance(one.target, LlamaTarget)
+            if guessed.ids != plain.ids:
+                one._slots.forget()
+                ties(one.target, wish, TEXT, guessed, plain)
             assert guessed.stats.draft_n > 10
 
 
