@@ -72,10 +72,14 @@ class HeadLayers:
     blocks: tuple[Block, ...]
     out: Linear
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def inner(self, x: Tensor) -> Tensor:
+        """What the unembedding reads."""
         for block in self.blocks:
             x = block(x)
-        return self.out(x)
+        return x
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.out(self.inner(x))
 
 
 class _Heads:
@@ -111,10 +115,16 @@ class TorchMedusa(_Heads):
         heads = _heads(checkpoint, "medusa_num_heads", _MEDUSA)
         place = place or Place()
         super().__init__(_same_out(heads, unembedding, place), [width] * len(heads), (width, n_vocab), place)
+        outs = [layers.out.weight for layers in self._heads]
+        self.at_once = all(out is outs[0] for out in outs)
 
-    def row(self, head: int, state: State) -> Row:
+    def rows(self, heads: range, state: State) -> NDArray[np.float32]:
         with torch.inference_mode():
-            return array(self._heads[head](self._place.put_array(state)))
+            x = self._place.put_array(state)
+            if self.at_once:  # most of the time goes into reading the unembedding
+                inner = torch.stack([self._heads[head].inner(x) for head in heads])
+                return array(self._heads[0].out(inner))
+            return array(torch.stack([self._heads[head](x) for head in heads]))
 
 
 class TorchHydra(_Heads):
