@@ -151,7 +151,8 @@ def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | No
     is_file = options.draft is not None and not options.draft.path.is_dir()
     if asked == [PARD] and draft == DRAFT_MODEL and is_file:
         return
-    if options.draft is not None and asked != [draft]:
+    # One that is not there cannot be told by its name; when it is loaded, that is said.
+    if options.draft is not None and asked != [draft] and (options.draft.path.exists() or not asked):
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
         raise UsageError(
             f"{options.draft.path.name} is {what}, but --spec-type {given} does not use it"

@@ -45,7 +45,7 @@ class Cells:
         """Writes the new rows' keys and values, and lets the rows of each text see the cells that ``mask``
         ``[texts, rows, cells]`` names."""
         length = mask.shape[2]
-        seen = []
+        seen: list[Tensor] = []
         for part, new in zip(self._layers[layer], (k, v), strict=True):
             for text, span in enumerate(spans):
                 part[span.slot, :, span.start : span.end] = new[text, :, : span.end - span.start]
@@ -54,7 +54,8 @@ class Cells:
                 seen.append(part[slot : slot + 1, :, :length])
             else:
                 seen.append(part[[span.slot for span in spans], :, :length])
-        return F.scaled_dot_product_attention(q, *seen, attn_mask=mask[:, None], enable_gqa=self._grouped)
+        keys, values = seen
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask[:, None], enable_gqa=self._grouped)
 
     def move(self, slot: int, start: int, kept: Sequence[int]) -> None:
         """Of the tree behind ``start`` only the nodes ``kept`` stay, in this order."""
