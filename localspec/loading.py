@@ -25,11 +25,13 @@ from localspec.drafters.files import (
     EAGLE3,
     FROM_FILE,
     HEADS,
+    MEDUSA,
     MTP,
     NORMED_TYPES,
     PARD,
     type_of,
 )
+from localspec.drafters.medusa import Shape
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
@@ -72,7 +74,8 @@ class EngineOptions:
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
-    ``scored``: which tokens a head with a full vocabulary scores.
+    ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
+    if it is ``None``.
     """
 
     target: ModelOptions
@@ -92,6 +95,7 @@ class EngineOptions:
     rpc: tuple[str, ...] = ()
     exact: bool = False
     scored: Scored = field(default_factory=Scored)
+    medusa_tree: Shape | None = None
 
 
 def load(
@@ -147,12 +151,13 @@ def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | No
     if asked and options.draft is None:
         what = "a draft model" if asked[0] == DRAFT_MODEL else "a head"
         raise UsageError(f"--spec-type {asked[0]} needs {what}", hint="Give one with -md.")
-    # Whether a GGUF file is a parallel model, only its mask token says: when it is loaded.
-    is_file = options.draft is not None and not options.draft.path.is_dir()
-    if asked == [PARD] and draft == DRAFT_MODEL and is_file:
+    path = None if options.draft is None else options.draft.path
+    if len(asked) == 1 and path is not None and not path.exists():  # yet to be found, or downloaded
         return
-    # One that is not there cannot be told by its name; when it is loaded, that is said.
-    if options.draft is not None and asked != [draft] and (options.draft.path.exists() or not asked):
+    # Whether a GGUF file is a parallel model, only its mask token says: when it is loaded.
+    if asked == [PARD] and draft == DRAFT_MODEL and path is not None and not path.is_dir():
+        return
+    if options.draft is not None and asked != [draft]:
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
         raise UsageError(
             f"{options.draft.path.name} is {what}, but --spec-type {given} does not use it"
@@ -188,8 +193,10 @@ def check_texts(options: EngineOptions) -> None:
             lookup_integers(path)
 
 
-def _check_scored(options: EngineOptions) -> None:
-    """Raises `UsageError`: nothing here scores fewer tokens than it knows."""
+def _check_head_options(options: EngineOptions) -> None:
+    """Raises `UsageError`: nothing here scores fewer tokens than it knows, or has a tree of such a shape."""
+    if options.medusa_tree is not None and MEDUSA not in (options.spec_types or ()):
+        raise UsageError("--spec-medusa-tree is for draft-medusa, which is not loaded", hint="Leave it out.")
     draft, flag = options.draft, options.scored.flag
     if flag and (draft is None or not draft.path.is_dir() or not {EAGLE, EAGLE3} & {*(options.spec_types or ())}):
         what = "there is no -md" if draft is None else f"{draft.path.name} is none"
@@ -212,7 +219,7 @@ class _Loader:
 
         options = self._options
         check_texts(options)
-        _check_scored(options)
+        _check_head_options(options)
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
@@ -343,7 +350,7 @@ class _Loader:
         options, model, caps = self._options.draft, target.model, target.caps
         assert options is not None
         about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._options.sequences)
-        made = torch_drafter(kind, options, about, self._options.scored)
+        made = torch_drafter(kind, options, about, self._options.scored, self._options.medusa_tree or "dynamic")
         self._loads.append(ModelLoad("draft", str(options.path), (("runs on", "torch"), *made.settings)))
         for warning in made.warnings:
             self._warn(warning)

@@ -9,16 +9,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.backends.options import CPU_ONLY, ModelOptions
+from localspec.backends.options import ModelOptions
 from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
 from localspec.drafters.head import HeadModel
-from localspec.drafters.medusa import Hydra, Medusa
+from localspec.drafters.medusa import Hydra, Medusa, Shape
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import ModelLoadError, UsageError
 from localspec.vocab import Pairing, Vocab
 
 if TYPE_CHECKING:
     from localspec.backends.torch.checkpoint import Checkpoint
+    from localspec.backends.torch.place import Place
     from localspec.drafters.base import Drafter
 
 
@@ -57,8 +58,10 @@ class Made:
     warnings: tuple[str, ...] = ()
 
 
-def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: Scored) -> Made:
-    """The drafter of ``kind`` that lies in the folder of ``options``.
+def torch_drafter(
+    kind: str, options: ModelOptions, target: ForTarget, scored: Scored, shape: Shape = "dynamic"
+) -> Made:
+    """The drafter of ``kind`` that lies in the folder of ``options``; ``shape`` is for Medusa's trees.
 
     Raises:
         UsageError: torch is not installed, or it was made for another target.
@@ -66,7 +69,7 @@ def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: S
         ModelLoadError: the folder lacks something, or holds what it should not.
     """
     folder = options.path
-    if kind not in (EAGLE, EAGLE3, *_MAKERS):
+    if kind not in (EAGLE, EAGLE3, MEDUSA, *_MAKERS):
         raise UsageError(
             f"{folder.name} is no head that is known, and draft models have to be GGUF files",
             hint="Use a GGUF file of it.",
@@ -74,11 +77,16 @@ def torch_drafter(kind: str, options: ModelOptions, target: ForTarget, scored: S
     require_torch(kind)
     _check_options(options)
     from localspec.backends.torch.checkpoint import read_checkpoint
+    from localspec.backends.torch.place import Place
 
     checkpoint = read_checkpoint(folder)
-    if kind in _MAKERS:
-        return Made(_MAKERS[kind](checkpoint, folder, target))
-    return _eagle(kind, checkpoint, options, target, scored)
+    if kind in (EAGLE, EAGLE3):
+        return _eagle(kind, checkpoint, options, target, scored)
+    place = Place.of(options)
+    if kind == MEDUSA:
+        medusa = _medusa(checkpoint, target, place, shape)
+        return Made(medusa, (*place.settings, ("tree", shape)), place.warnings(options))
+    return Made(_MAKERS[kind](checkpoint, folder, target, place), place.settings, place.warnings(options))
 
 
 def _check_options(options: ModelOptions) -> None:
@@ -99,44 +107,44 @@ def require_torch(kind: str) -> None:
         raise UsageError(f"{kind} runs on torch, which is not installed", hint="pip install 'localspec[torch]'")
 
 
-def _medusa(checkpoint: Checkpoint, folder: Path, target: ForTarget) -> Drafter:
+def _medusa(checkpoint: Checkpoint, target: ForTarget, place: Place, shape: Shape) -> Drafter:
     from localspec.backends.torch.medusa import TorchMedusa
     from localspec.backends.torch.tensors import UNEMBEDDING, gguf_tensor
 
     n = target.vocab.n_tokens
-    heads = TorchMedusa(checkpoint, target.width, n, partial(gguf_tensor, target.path, UNEMBEDDING))
-    return Medusa(heads, Pairing(n, frozenset()))
+    heads = TorchMedusa(checkpoint, target.width, n, partial(gguf_tensor, target.path, UNEMBEDDING), place)
+    return Medusa(heads, Pairing(n, frozenset()), shape)
 
 
-def _hydra(checkpoint: Checkpoint, folder: Path, target: ForTarget) -> Drafter:
+def _hydra(checkpoint: Checkpoint, folder: Path, target: ForTarget, place: Place) -> Drafter:
     from localspec.backends.torch.medusa import TorchHydra
     from localspec.backends.torch.tensors import EMBEDDING, UNEMBEDDING, gguf_tensor
 
     n = target.vocab.n_tokens
     fetch = partial(gguf_tensor, target.path)
-    heads = TorchHydra(checkpoint, target.width, n, partial(fetch, EMBEDDING), partial(fetch, UNEMBEDDING))
+    heads = TorchHydra(checkpoint, target.width, n, partial(fetch, EMBEDDING), partial(fetch, UNEMBEDDING), place)
     return Hydra(heads, Pairing(n, frozenset()))
 
 
-def _pard(checkpoint: Checkpoint, folder: Path, target: ForTarget) -> Drafter:
+def _pard(checkpoint: Checkpoint, folder: Path, target: ForTarget, place: Place) -> Drafter:
     from localspec.backends.torch.hub_model import HubLlama, paired
     from localspec.backends.torch.target import TorchTarget
 
-    model = HubLlama(checkpoint)
+    model = HubLlama(checkpoint, place)
     rows, mask = len(model.embedding), checkpoint.config["pard_token"]
     if not isinstance(mask, int) or not 0 <= mask < rows:
         raise ModelLoadError(f"its mask token is {mask!r}; it has {rows} tokens", hint="Download it again.")
     pairing = paired(folder, rows, target.vocab)
     n_ctx = min(target.n_ctx, model.n_ctx_train) * target.sequences
-    return ParallelModel(TorchTarget(model, target.vocab, n_ctx=n_ctx, sequences=target.sequences), pairing, mask)
+    draft = TorchTarget(model, target.vocab, n_ctx=n_ctx, sequences=target.sequences, place=place)
+    return ParallelModel(draft, pairing, mask)
 
 
 def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: ForTarget, scored: Scored) -> Made:
-    import torch
-
     from localspec.backends.torch.eagle_weights import TargetShape, read_eagle
     from localspec.backends.torch.ends import ends_of
     from localspec.backends.torch.head import TorchHead
+    from localspec.backends.torch.place import Place
     from localspec.backends.torch.token_map import frequent
 
     name, vocab = options.path.name, target.vocab
@@ -149,26 +157,24 @@ def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: For
         )
     keep = frequent(vocab, scored.n, scored.path) if scored.flag else None
     ends = ends_of(weights, target.path, vocab.n_tokens, keep, name)
-    on_gpu = options.gpu_layers != 0 and options.devices != (CPU_ONLY,) and torch.cuda.is_available()
+    place = Place.of(options)
     head = TorchHead(
         weights,
         ends,
         vocab,
         n_ctx=target.n_ctx,
         sequences=target.sequences,
-        device=torch.device("cuda" if on_gpu else "cpu"),
-        dtype=torch.bfloat16 if on_gpu else torch.float32,
-        threads=options.threads,
+        device=place.device,
+        dtype=place.dtype,
+        threads=place.threads,
     )
     settings = (
-        ("device", "cuda" if on_gpu else "cpu"),
-        ("weights", "bf16" if on_gpu else "f32"),
+        *place.settings,
         ("layers", "final norm" if kind == EAGLE else ",".join(map(str, head.layers))),
         ("scored tokens", str(vocab.n_tokens if ends.ids is None else len(ends.ids))),
     )
-    asked = bool(options.gpu_layers) and not on_gpu
-    warnings = (f"-ngld ignored: torch sees no CUDA device for {name}",) * asked
-    return Made(HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind), settings, warnings)
+    drafter = HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind)
+    return Made(drafter, settings, place.warnings(options))
 
 
-_MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget], Drafter]] = {MEDUSA: _medusa, HYDRA: _hydra, PARD: _pard}
+_MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget, Place], Drafter]] = {HYDRA: _hydra, PARD: _pard}

@@ -49,6 +49,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         rpc=servers(values["rpc"]),
         exact=values["exact"],
         scored=Scored(values["head_vocab"], _path(values["token_map"])),
+        medusa_tree=values["medusa_tree"],
     )
 
 

@@ -32,8 +32,10 @@ def rows(seed: int, spread: float = 2.0) -> list[Row]:
     return [row.astype(np.float32) for row in np.random.default_rng(seed).normal(0, spread, (DEPTH, N))]
 
 
-def ask(limits: Limits, temperature: float = 0.0, rule: AcceptRule = "draw", **price: float) -> Ask:
-    return Ask(0, [3], Price(limits, **price), state_of(temperature), rule)
+def ask(
+    limits: Limits, temperature: float = 0.0, rule: AcceptRule = "draw", row_s: float = 0.0, pass_s: float = 0.0
+) -> Ask:
+    return Ask(0, [3], Price(limits, row_s, pass_s), state_of(temperature), rule)
 
 
 def guess(one: Ask, scores: Sequence[Row], *, ready: int = DEPTH, pairing: Pairing | None = None) -> Draft:

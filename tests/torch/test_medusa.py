@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
+import torch
+
 from localspec.backends.base import NORMED, Rows, Work
 from localspec.backends.torch.checkpoint import Checkpoint, read_checkpoint
 from localspec.backends.torch.medusa import TorchHydra, TorchMedusa
+from localspec.backends.torch.place import Place
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
 from localspec.drafters.medusa import Hydra, Medusa, Shape
@@ -33,14 +36,10 @@ PAIRING = Pairing(N, frozenset())
 
 
 def fetch_embedding() -> object:
-    import torch
-
     return torch.from_numpy(EMBEDDING)
 
 
 def fetch() -> object:
-    import torch
-
     return torch.from_numpy(UNEMBEDDING)
 
 
@@ -92,10 +91,25 @@ def test_scores_are_those_of_the_weights(layout: Layout, layers: int, tmp_path: 
             assert np.argsort(-heads.row(head, state))[:8].tolist() == np.argsort(-row)[:8].tolist()
 
 
+def test_in_half_the_bits_they_say_the_same_roughly(tmp_path: Path) -> None:
+    place = Place(dtype=torch.bfloat16)
+    plain, other = TinyMedusa(N, WIDTH, layout="shared"), TinyHydra(N, WIDTH)
+    heads = TorchMedusa(read_checkpoint(plain.write(tmp_path / "medusa")), WIDTH, N, fetch, place)
+    hydra = TorchHydra(read_checkpoint(other.write(tmp_path / "hydra")), WIDTH, N, fetch_embedding, fetch, place)
+    root = TokenTree.root(6)
+    for got, wanted in (
+        (heads.row(1, STATES[0]), plain.rows(STATES[0], UNEMBEDDING)[1]),
+        (hydra.forward(Work(0, root, states=STATES[:1])).logits(0), other.row(STATES[0], EMBEDDING, [6])),
+    ):
+        assert got.dtype == np.float32
+        assert np.corrcoef(got, wanted)[0, 1] > 0.99
+        assert np.abs(got - wanted).max() > 1e-4
+
+
 def best_tree(rows: list[Array], nodes: int, width: int) -> dict[tuple[int, ...], float]:
     """The likeliest paths over the ``width`` best of each row, all of them looked at."""
     every: dict[tuple[int, ...], float] = {(): 1.0}
-    level = [()]
+    level: list[tuple[int, ...]] = [()]
     for row in rows:
         shares = softmax(row)
         best = np.argsort(-shares)[:width].tolist()

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
+import torch
+
 from localspec.backends.base import NORMED, Work
 from localspec.backends.fake import FakeVocab
 from localspec.backends.torch.checkpoint import Checkpoint, read_checkpoint
 from localspec.backends.torch.hub_model import HubLlama, paired
+from localspec.backends.torch.place import Place
 from localspec.backends.torch.target import TorchTarget
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -33,7 +37,7 @@ PLAIN = TinyHub(N, mask=MASK)
 TEXT = [3, 4, 5, 6]
 
 
-def target_of(plain: TinyHub, folder: Path, **limits: int) -> TorchTarget:
+def target_of(plain: TinyHub, folder: Path, **limits: Any) -> TorchTarget:
     model = HubLlama(read_checkpoint(plain.write(folder)))
     return TorchTarget(model, VOCAB, **{"n_ctx": 400, "sequences": 3, **limits})
 
@@ -77,6 +81,18 @@ def test_scores_are_those_of_the_weights(plain: TinyHub, tmp_path: Path) -> None
     for node, row in enumerate(found):
         path = [TREE.tokens[at] for at in TREE.path(node)]
         np.testing.assert_allclose(row, plain.logits([*text, *path])[-1], atol=1e-4)
+
+
+def test_in_half_the_bits_it_says_the_same_roughly(tmp_path: Path) -> None:
+    place = Place(dtype=torch.bfloat16)
+    model = HubLlama(read_checkpoint(PLAIN.write(tmp_path)), place)
+    target = TorchTarget(model, VOCAB, n_ctx=400, place=place)
+    (rows,) = target.forward([Work(read(target, TEXT), TREE, features=(NORMED, 1))])
+    for node in range(len(TREE)):
+        wanted = PLAIN.logits([*TEXT, *(TREE.tokens[at] for at in TREE.path(node))])[-1]
+        assert rows.logits(node).dtype == np.float32
+        assert np.corrcoef(rows.logits(node), wanted)[0, 1] > 0.99
+        assert np.abs(rows.logits(node) - wanted).max() > 1e-4
 
 
 def test_what_is_kept_is_what_was_committed(tmp_path: Path) -> None:
@@ -136,7 +152,7 @@ def write_tokenizer(folder: Path, texts: Sequence[str]) -> Path:
 
 def test_tokenizers_are_compared_token_by_token(tmp_path: Path) -> None:
     texts = [VOCAB.text(token) for token in range(N)]
-    with pytest.raises(ModelLoadError, match="no tokenizer.json"):
+    with pytest.raises(ModelLoadError, match=r"no tokenizer\.json"):
         paired(tmp_path, N, VOCAB)
     assert paired(write_tokenizer(tmp_path, texts), N + 9, VOCAB) == Pairing(N, frozenset())
     assert paired(write_tokenizer(tmp_path, texts[:40]), N, VOCAB) == Pairing(40, frozenset())
@@ -153,7 +169,7 @@ def test_tokenizers_are_compared_token_by_token(tmp_path: Path) -> None:
 class Counted(TorchTarget):
     """``rows``: computed in each pass."""
 
-    def __init__(self, folder: Path, **limits: int) -> None:
+    def __init__(self, folder: Path, **limits: Any) -> None:
         model = HubLlama(read_checkpoint(PLAIN.write(folder)))
         super().__init__(model, VOCAB, **{"n_ctx": 400, "sequences": 3, **limits})
         self.rows: list[int] = []

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from localspec.backends.torch.checkpoint import Checkpoint
 from localspec.backends.torch.llama import Shape, TorchLlama
+from localspec.backends.torch.place import Place
 from localspec.backends.torch.rope import paired as paired_rows
 from localspec.backends.torch.rope import rope_base, rope_factors
 from localspec.errors import ModelLoadError, PairingError
@@ -45,8 +46,8 @@ class HubLlama(TorchLlama):
         ModelLoadError: another kind of model, or something is missing.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        config = checkpoint.config
+    def __init__(self, checkpoint: Checkpoint, place: Place | None = None) -> None:
+        config, place = checkpoint.config, place or Place()
         kind = config.get("model_type")
         if kind not in _KINDS:
             raise ModelLoadError(
@@ -55,10 +56,10 @@ class HubLlama(TorchLlama):
         self.n_ctx_train = int(config.get("max_position_embeddings", 2048))
         try:
             shape = _shape(config)
-            weights = _renamed(checkpoint.tensors, shape)
+            weights = {name: place.put(one) for name, one in _renamed(checkpoint.tensors, shape).items()}
             _check(weights, shape)
             if (factors := rope_factors(config, shape.each)) is not None:
-                weights["rope_freqs.weight"] = factors
+                weights["rope_freqs.weight"] = factors.to(place.device)
             self._set_up(shape, weights)
         except KeyError as error:
             raise ModelLoadError(
@@ -82,17 +83,15 @@ def _shape(config: Mapping[str, Any]) -> Shape:
 
 
 def _renamed(tensors: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
-    """The weights by the names of GGUF files, in float32."""
-    weights = {ours: tensors[theirs].float() for theirs, ours in _ENDS.items() if theirs in tensors}
+    """The weights by the names of GGUF files."""
+    weights = {ours: tensors[theirs] for theirs, ours in _ENDS.items() if theirs in tensors}
     for layer in range(shape.layers):
         for theirs, ours in _BLOCK.items():
             for what in ("weight", "bias"):
                 found = tensors.get(f"model.layers.{layer}.{theirs}.{what}")
                 if found is not None:
                     turned = theirs.partition("self_attn.")[2][:1] in ("q", "k")
-                    weights[f"blk.{layer}.{ours}.{what}"] = (
-                        paired_rows(found.float(), shape.each) if turned else found.float()
-                    )
+                    weights[f"blk.{layer}.{ours}.{what}"] = paired_rows(found, shape.each) if turned else found
     return weights
 
 

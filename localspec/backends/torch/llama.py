@@ -42,15 +42,18 @@ class Cache:
     n: int = 0
 
     @classmethod
-    def of(cls, shape: Shape, texts: int, room: int) -> Cache:
+    def of(cls, shape: Shape, texts: int, room: int, like: Tensor | None = None) -> Cache:
+        """Empty; of the type of ``like``, and where it is."""
         size = (texts, shape.kv_heads, room, shape.each)
-        return cls(*([torch.zeros(size) for _ in range(shape.layers)] for _ in range(2)))
+        zeros = torch.zeros if like is None else like.new_zeros
+        keys, values = ([zeros(size) for _ in range(shape.layers)] for _ in range(2))
+        return cls(keys, values)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a pass gives: ``hidden`` ``[texts, n, width]`` behind the last norm, and inputs of layers, of the same shape,
-    by layer."""
+    """What a pass gives: ``hidden`` ``[texts, n, width]`` behind the last norm, and inputs of layers, of the same
+    shape, by layer."""
 
     hidden: Tensor
     layers: Mapping[int, Tensor] = field(default_factory=dict)
@@ -83,7 +86,6 @@ class TorchLlama:
     def block(self, layer: int, name: str) -> Tensor:
         return self.weights[f"blk.{layer}.{name}.weight"]
 
-    @torch.no_grad()
     def read(
         self,
         tokens: Tensor,
@@ -97,11 +99,23 @@ class TorchLlama:
         More than one token behind a cache, or tokens of a tree, need ``sees`` ``[n, in the cache + n]``: true where a
         token sees another. ``positions`` ``[n]`` are their places in the text, if they are not one behind the other.
         """
+        with torch.no_grad():
+            return self._read(tokens, layers, cache, positions, sees)
+
+    def _read(
+        self,
+        tokens: Tensor,
+        layers: Collection[int],
+        cache: Cache | None,
+        positions: Tensor | None,
+        sees: Tensor | None,
+    ) -> Read:
         shape, start = self.shape, 0 if cache is None else cache.n
         texts, n = tokens.shape
-        places = torch.arange(start, start + n) if positions is None else positions
-        turn = rope(places, shape.each, shape.rope_base, self._rope_factors)
+        places = torch.arange(start, start + n, device=tokens.device) if positions is None else positions
         x = F.embedding(tokens, self.embedding)
+        cos, sin = rope(places, shape.each, shape.rope_base, self._rope_factors)
+        turn = cos.to(x.dtype), sin.to(x.dtype)
         kept = {}
         for layer in range(shape.layers):
             if layer in layers:
@@ -143,7 +157,7 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def rope(positions: Tensor, each: int, base: float, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the angles of ``positions`` ``[n]``: ``[n, each / 2]``. ``factors`` ``[each / 2]`` slow some
     of them down, for longer texts."""
-    waves = base ** (torch.arange(0, each, 2) / each)
+    waves = base ** (torch.arange(0, each, 2, device=positions.device) / each)
     angles = positions[:, None].float() / (waves if factors is None else waves * factors)
     return angles.cos(), angles.sin()
 
@@ -180,4 +194,5 @@ def _shape(reader: Any) -> Shape:
 
 def _dequantised(tensor: Any) -> Tensor:
     weights = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-    return torch.from_numpy(np.ascontiguousarray(weights, np.float32))
+    # Float32 comes as it lies in the file, which may only be read.
+    return torch.from_numpy(np.require(weights, np.float32, ["C", "W"]))

@@ -20,12 +20,16 @@ from torch.nn import functional as F
 
 from localspec.backends.base import Row, Work
 from localspec.backends.torch.checkpoint import Checkpoint
+from localspec.backends.torch.place import Place, array
 from localspec.errors import ModelLoadError, UsageError
 from localspec.sampling import SamplerState
 
 State = NDArray[np.float32]
 #: A tensor of the target, fetched where a checkpoint lacks it.
 Fetch = Callable[[], Tensor]
+
+#: Of a head: (our name, block) → weight and bias.
+Parts = dict[tuple[str, int], dict[str, Tensor]]
 
 #: Ways to name a part of head ``h`` (``b``: of its block) → our name for it. What follows a name is weight or bias.
 _MEDUSA = (
@@ -74,12 +78,22 @@ class HeadLayers:
         return self.out(x)
 
 
-class _Threads:
+class _Heads:
+    def __init__(self, heads: Sequence[Parts], reads: Sequence[int], target: tuple[int, int], place: Place) -> None:
+        self._place = place
+        self._heads = [_layers(head, place) for head in heads]
+        _check_sizes(self._heads, reads, *target)
+        place.start()
+
+    @property
+    def n(self) -> int:
+        return len(self._heads)
+
     def set_threads(self, n: int) -> None:
-        torch.set_num_threads(n)
+        self._place.set_threads(n)
 
 
-class TorchMedusa(_Threads):
+class TorchMedusa(_Heads):
     """Medusa's heads.
 
     Args:
@@ -91,22 +105,19 @@ class TorchMedusa(_Threads):
         UsageError: it was made for another target.
     """
 
-    def __init__(self, checkpoint: Checkpoint, width: int, n_vocab: int, unembedding: Fetch) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, width: int, n_vocab: int, unembedding: Fetch, place: Place | None = None
+    ) -> None:
         heads = _heads(checkpoint, "medusa_num_heads", _MEDUSA)
-        self._heads = [_layers(head) for head in _same_out(heads, unembedding)]
-        _check_sizes(self._heads, [width] * len(heads), width, n_vocab)
+        place = place or Place()
+        super().__init__(_same_out(heads, unembedding, place), [width] * len(heads), (width, n_vocab), place)
 
-    @property
-    def n(self) -> int:
-        return len(self._heads)
-
-    @torch.inference_mode()
     def row(self, head: int, state: State) -> Row:
-        row: Row = self._heads[head](torch.from_numpy(state)).numpy()
-        return row
+        with torch.inference_mode():
+            return array(self._heads[head](self._place.put_array(state)))
 
 
-class TorchHydra(_Threads):
+class TorchHydra(_Heads):
     """Hydra's heads: head h reads the target's state and the embeddings of h + 1 tokens.
 
     Args:
@@ -118,7 +129,15 @@ class TorchHydra(_Threads):
         UsageError: it was made for another target.
     """
 
-    def __init__(self, checkpoint: Checkpoint, width: int, n_vocab: int, embedding: Fetch, unembedding: Fetch) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        width: int,
+        n_vocab: int,
+        embedding: Fetch,
+        unembedding: Fetch,
+        place: Place | None = None,
+    ) -> None:
         kind = checkpoint.config.get("hydra_head_arch", "mlp")
         if kind != "mlp" or not checkpoint.config.get("grounded_heads", True):
             raise ModelLoadError(
@@ -126,24 +145,21 @@ class TorchHydra(_Threads):
                 hint="Use other heads.",
             )
         heads = _heads(checkpoint, "hydra_num_heads", _HYDRA)
-        self._heads = [_layers(head) for head in _same_out(heads, unembedding)]
-        _check_sizes(self._heads, [width * (h + 2) for h in range(len(heads))], width, n_vocab)
-        self._embedding = embedding()
+        reads = [width * (h + 2) for h in range(len(heads))]
+        place = place or Place()
+        super().__init__(_same_out(heads, unembedding, place), reads, (width, n_vocab), place)
+        self._embedding = place.put(embedding())
 
-    @property
-    def n(self) -> int:
-        return len(self._heads)
-
-    @torch.inference_mode()
     def forward(self, work: Work) -> HydraRows:
         tree, state = work.tree, work.states
         assert state is not None, "heads read the target's state"
         nodes = range(work.done, len(tree))
         head = tree.depths[work.done]
-        paths = torch.tensor([[tree.tokens[at] for at in tree.path(node)] for node in nodes])
-        guessed = F.embedding(paths, self._embedding).flatten(1)
-        read = torch.cat([torch.from_numpy(state).expand(len(nodes), -1), guessed], dim=1)
-        return HydraRows(self._heads[head](read).numpy(), work.done)
+        paths = [[tree.tokens[at] for at in tree.path(node)] for node in nodes]
+        with torch.inference_mode():
+            guessed = F.embedding(torch.tensor(paths, device=self._place.device), self._embedding).flatten(1)
+            read = torch.cat([self._place.put_array(state).expand(len(nodes), -1), guessed], dim=1)
+            return HydraRows(array(self._heads[head](read)), work.done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +179,15 @@ class HydraRows:
         return state.draw(self.logits(node))
 
 
-Parts = dict[tuple[str, int], dict[str, Tensor]]
-
-
 def _heads(checkpoint: Checkpoint, key: str, ways: Sequence[tuple[str, str]]) -> list[Parts]:
-    """The parts of each head: (our name, block) → weight and bias, in float32."""
+    """The parts of each head: (our name, block) → weight and bias."""
     heads: dict[int, Parts] = {}
     for name, tensor in checkpoint.tensors.items():
         for way, ours in ways:
             if found := re.fullmatch(way + r"\.(?P<what>weight|bias)", name):
                 groups = found.groupdict()
                 place = ours, int(groups.get("b") or 0)
-                heads.setdefault(int(groups["h"]), {}).setdefault(place, {})[groups["what"]] = tensor.float()
+                heads.setdefault(int(groups["h"]), {}).setdefault(place, {})[groups["what"]] = tensor
                 break
     wanted = int(checkpoint.config.get(key) or len(heads))
     missing = next((head for head in range(wanted) if ("block", 0) not in heads.get(head, {})), None)
@@ -185,24 +198,25 @@ def _heads(checkpoint: Checkpoint, key: str, ways: Sequence[tuple[str, str]]) ->
     return [heads[head] for head in range(wanted)]
 
 
-def _same_out(heads: Sequence[Parts], unembedding: Fetch) -> Sequence[Parts]:
+def _same_out(heads: Sequence[Parts], unembedding: Fetch, place: Place) -> Sequence[Parts]:
     """The heads, those without an unembedding with the target's: fetched once."""
     if all(("out", 0) in head for head in heads):
         return heads
-    shared = {"weight": unembedding()}
+    shared = {"weight": place.put(unembedding())}
     return [{("out", 0): shared, **head} for head in heads]
 
 
-def _layers(head: Parts) -> HeadLayers:
+def _layers(head: Parts, place: Place) -> HeadLayers:
     blocks = []
     for b in sorted(block for name, block in head if name == "block"):
         past = head.get(("past", b))
-        blocks.append(Block(_linear(head["block", b]), None if past is None else _linear(past)))
-    return HeadLayers(tuple(blocks), _linear(head["out", 0]))
+        blocks.append(Block(_linear(head["block", b], place), None if past is None else _linear(past, place)))
+    return HeadLayers(tuple(blocks), _linear(head["out", 0], place))
 
 
-def _linear(parts: Mapping[str, Tensor]) -> Linear:
-    return Linear(parts["weight"], parts.get("bias"))
+def _linear(parts: Mapping[str, Tensor], place: Place) -> Linear:
+    bias = parts.get("bias")
+    return Linear(place.put(parts["weight"]), None if bias is None else place.put(bias))
 
 
 def _check_sizes(heads: Sequence[HeadLayers], reads: Sequence[int], width: int, n_vocab: int) -> None:

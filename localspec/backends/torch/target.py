@@ -13,6 +13,7 @@ from torch import Tensor
 
 from localspec.backends.base import NORMED, Row, Rows, TargetCaps, Work
 from localspec.backends.torch.llama import Cache, TorchLlama
+from localspec.backends.torch.place import Place, array
 from localspec.errors import Cancelled, EngineError, OutOfMemory
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
@@ -38,10 +39,22 @@ class TorchTarget:
         n_ctx: cells shared by all sequences.
         sequences: open at once.
         max_rows: nodes in one pass.
+        place: where the model is.
     """
 
-    def __init__(self, model: TorchLlama, vocab: Vocab, *, n_ctx: int, sequences: int = 1, max_rows: int = 512) -> None:
+    def __init__(
+        self,
+        model: TorchLlama,
+        vocab: Vocab,
+        *,
+        n_ctx: int,
+        sequences: int = 1,
+        max_rows: int = 512,
+        place: Place | None = None,
+    ) -> None:
         self._model = model
+        self._place = place or Place()
+        self._place.start()
         self._vocab = vocab
         self._caps = TargetCaps(
             n_ctx=n_ctx,
@@ -71,7 +84,7 @@ class TorchTarget:
                 f"{len(self._seqs)} sequences are open already", hint="Load the engine with more sequences."
             )
         self._next += 1
-        self._seqs[self._next] = _Sequence(Cache.of(self._model.shape, 1, _ROOM))
+        self._seqs[self._next] = _Sequence(Cache.of(self._model.shape, 1, _ROOM, self._model.embedding))
         return self._next
 
     def fork(self, seq: int, n: int) -> int:
@@ -89,11 +102,11 @@ class TorchTarget:
     def n_past(self, seq: int) -> int:
         return self._seqs[seq].cache.n
 
-    @torch.inference_mode()
     def forward(self, work: Sequence[Work]) -> list[Rows]:
         try:
             self._check_room(work)
-            return [self._pass(item) for item in work]
+            with torch.inference_mode():
+                return [self._pass(item) for item in work]
         except BaseException:
             for item in work:
                 self._seqs[item.seq].nodes = 0
@@ -112,33 +125,33 @@ class TorchTarget:
         cache, start = seq.cache, seq.cache.n
         _grow(cache, start + len(tree))
         cache.n = start + item.done  # what lies behind is read over
-        layers = [layer for layer in item.features if layer != NORMED]
+        layers, device = [layer for layer in item.features if layer != NORMED], self._place.device
         try:
             read = self._model.read(
-                torch.tensor([tree.tokens[item.done :]]),
+                torch.tensor([tree.tokens[item.done :]], device=device),
                 layers,
                 cache,
-                torch.tensor(tree.depths[item.done :]) + start,
-                _sees(tree, item.done, start),
+                torch.tensor(tree.depths[item.done :], device=device) + start,
+                _sees(tree, item.done, start).to(device),
             )
         finally:
             cache.n = start
         seq.nodes = len(tree)
-        features = {layer: states[0].numpy() for layer, states in read.layers.items()}
+        features = {layer: array(states[0]) for layer, states in read.layers.items()}
         if NORMED in item.features:
-            features[NORMED] = read.hidden[0].numpy()
+            features[NORMED] = array(read.hidden[0])
         first = max(item.rows_from, item.done)
         logits = read.hidden[0, first - item.done :] @ self._model.unembedding.T
-        return TorchRows(logits.numpy(), first, features)
+        return TorchRows(array(logits), first, features)
 
-    @torch.inference_mode()
     def commit(self, seq: int, path: Sequence[int]) -> None:
         one = self._seqs[seq]
         start = one.cache.n
         if list(path) != list(range(len(path))):
-            kept = torch.tensor(path) + start
-            for tensor in (*one.cache.keys, *one.cache.values):
-                tensor[:, :, start : start + len(path)] = tensor[:, :, kept]
+            kept = torch.tensor(path, device=self._place.device) + start
+            with torch.inference_mode():
+                for tensor in (*one.cache.keys, *one.cache.values):
+                    tensor[:, :, start : start + len(path)] = tensor[:, :, kept]
         one.cache.n, one.nodes = start + len(path), 0
 
     def truncate(self, seq: int, n: int) -> int:
@@ -153,7 +166,7 @@ class TorchTarget:
             self._stop.clear()
 
     def set_threads(self, n: int) -> None:
-        torch.set_num_threads(n)
+        self._place.set_threads(n)
 
     def close_all(self) -> None:
         self._seqs.clear()

@@ -109,6 +109,17 @@ SPEC_OPTIONS = (
         choices=("draw", "ratio"),
     ),
     Option(
+        "medusa_tree",
+        ("--spec-medusa-tree",),
+        str,
+        None,
+        "Medusa's trees: dynamic = by what its heads say; static = by how often each rank of each head was right so"
+        " far. Default dynamic.",
+        SPEC,
+        "SHAPE",
+        choices=("dynamic", "static"),
+    ),
+    Option(
         "head_vocab",
         ("--spec-head-vocab",),
         int,
