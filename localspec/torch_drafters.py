@@ -164,9 +164,7 @@ def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: For
         vocab,
         n_ctx=target.n_ctx,
         sequences=target.sequences,
-        device=place.device,
-        dtype=place.dtype,
-        threads=place.threads,
+        place=place,
     )
     settings = (
         *place.settings,

@@ -96,12 +96,12 @@ class TinyEagle:
             tensors["embed_tokens.weight"] = matrix(rng, self.n_vocab, width)
         if self.biases:
             for name in ("fc", *(f"{layer}self_attn.{part}_proj" for part in "qkv")):
-                tensors[f"{name}.bias"] = rng.standard_normal(len(tensors[f"{name}.weight"]), np.float32) / 5
+                tensors[f"{name}.bias"] = rng.standard_normal(len(tensors[f"{name}.weight"]), np.float32) / np.float32(5)
         return tensors
 
     def write(self, folder: Path, *, file: str = "model.safetensors", **changes: Any) -> Path:
         """``changes`` are further entries of the config."""
-        tensors = dict(self.tensors)
+        tensors: dict[str, NDArray[Any]] = dict(self.tensors)
         if self.guessable is not None:
             ids = np.array(self.guessable, np.int64)
             tensors["d2t"] = ids - np.arange(len(ids))
@@ -141,8 +141,8 @@ class TinyEagle:
                 "transformer_layer_config": layer,
             }
         outputs = [] if self.reads is None else [layer - 1 for layer in self.reads]
-        named = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": outputs}} if outputs else {}
-        return {**layer, **config, **named, "architectures": ["LlamaForCausalLMEagle3"]}
+        inner = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": outputs}} if outputs else {}
+        return {**layer, **config, **inner, "architectures": ["LlamaForCausalLMEagle3"]}
 
     def encode(self, features: Array) -> Array:
         """States ``[n, …]`` from features ``[n, n_read · target_width]``."""

@@ -21,7 +21,7 @@ Array = NDArray[np.float32]
 Layout = Literal["medusa-1", "shared", "medusa-2", "vllm"]
 
 
-def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Array], *, file: str) -> Path:
+def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], *, file: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     weights = {name: torch.from_numpy(np.ascontiguousarray(tensor)) for name, tensor in tensors.items()}

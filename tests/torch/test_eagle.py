@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ EMBEDDING = _RNG.standard_normal((N, WIDTH), np.float32)
 UNEMBEDDING = _RNG.standard_normal((N, WIDTH), np.float32)
 
 
-def target_of(plain: TinyEagle, **changes: int) -> TargetShape:
+def target_of(plain: TinyEagle, **changes: Any) -> TargetShape:
     return replace(TargetShape("t.gguf", plain.layers, plain.target_width, plain.n_vocab), **changes)
 
 

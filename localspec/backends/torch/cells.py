@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from localspec.backends.torch.eagle_weights import HeadShape
+from localspec.backends.torch.place import Place
 from localspec.spec.tree import TokenTree
 
 
@@ -28,24 +29,20 @@ class Cells:
     """``room`` cells for each of ``slots`` texts. A text's committed tokens take the first cells of its slot, in order;
     the nodes of its tree lie behind them, in theirs."""
 
-    def __init__(self, shape: HeadShape, slots: int, room: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, shape: HeadShape, slots: int, room: int, place: Place) -> None:
         self.room = room
         self._grouped = shape.heads != shape.kv_heads
         # Memory is taken page by page, as cells are written.
         size = (slots, shape.kv_heads, room, shape.each)
         self._layers = [
-            tuple(torch.zeros(size, device=device, dtype=dtype) for _ in range(2)) for _ in range(shape.layers)
+            [torch.zeros(size, device=place.device, dtype=place.dtype) for _ in range(2)] for _ in range(shape.layers)
         ]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for layer in self._layers for part in layer)
 
     def attend(self, spans: Sequence[Span], mask: Tensor, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Writes the new rows' keys and values, and lets the rows of each text see the cells that ``mask``
         ``[texts, rows, cells]`` names."""
         length = mask.shape[2]
-        seen = []
+        seen: list[Tensor] = []
         for part, new in zip(self._layers[layer], (k, v), strict=True):
             for text, span in enumerate(spans):
                 part[span.slot, :, span.start : span.end] = new[text, :, : span.end - span.start]
@@ -54,7 +51,8 @@ class Cells:
                 seen.append(part[slot : slot + 1, :, :length])
             else:
                 seen.append(part[[span.slot for span in spans], :, :length])
-        return F.scaled_dot_product_attention(q, *seen, attn_mask=mask[:, None], enable_gqa=self._grouped)
+        keys, values = seen
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask[:, None], enable_gqa=self._grouped)
 
     def move(self, slot: int, start: int, kept: Sequence[int]) -> None:
         """Of the tree behind ``start`` only the nodes ``kept`` stay, in this order."""

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape
 from localspec.backends.torch.llama import norm, rotated
+from localspec.backends.torch.place import Place
 
 #: Attention of a layer over what the cache holds and what is new: (layer, queries, keys, values) → mixed values, each
 #: ``[texts, heads, rows, each]``.
@@ -37,19 +38,19 @@ class Eagle(Protocol):
         ...
 
 
-def eagle(weights: EagleWeights, device: torch.device, dtype: torch.dtype) -> Eagle:
-    """The head of ``weights``, there and in that type."""
-    return (_Third if weights.is_third else _First)(weights, device, dtype)
+def eagle(weights: EagleWeights, place: Place) -> Eagle:
+    """The head of ``weights``."""
+    return (_Third if weights.is_third else _First)(weights, place)
 
 
 class _Decoder:
     """Llama's layers, over what a kind of head lets them read."""
 
-    def __init__(self, weights: EagleWeights, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, weights: EagleWeights, place: Place) -> None:
         self.shape = weights.shape
         ends = ("token_embd.weight", "output.weight")
         self._weights: Mapping[str, Tensor] = {
-            key: weight.to(device, dtype) for key, weight in weights.weights.items() if key not in ends
+            key: place.put(weight) for key, weight in weights.weights.items() if key not in ends
         }
 
     def _linear(self, part: str, x: Tensor) -> Tensor:
@@ -92,8 +93,8 @@ class _First(_Decoder):
 class _Third(_Decoder):
     """EAGLE-3."""
 
-    def __init__(self, weights: EagleWeights, device: torch.device, dtype: torch.dtype) -> None:
-        super().__init__(weights, device, dtype)
+    def __init__(self, weights: EagleWeights, place: Place) -> None:
+        super().__init__(weights, place)
         self._past_is_normed = weights.norm_before_residual
         self._carries_normed = weights.norm_output
 

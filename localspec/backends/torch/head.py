@@ -18,6 +18,7 @@ from localspec.backends.torch.cells import Cells, Span, ancestors
 from localspec.backends.torch.eagle import Turn, eagle
 from localspec.backends.torch.eagle_weights import EagleWeights
 from localspec.backends.torch.ends import Ends
+from localspec.backends.torch.place import Place, array
 from localspec.backends.torch.target import TorchRows
 from localspec.errors import Cancelled, EngineError, OutOfMemory
 from localspec.vocab import Vocab
@@ -47,8 +48,7 @@ class TorchHead:
         vocab: the target's.
         n_ctx: tokens of each sequence at most.
         sequences: open at once.
-        device, dtype: where it computes, and in what.
-        threads: fixed by the user; ``None``: as `set_threads` says.
+        place: where it computes.
     """
 
     deepest: int | None = None
@@ -61,16 +61,15 @@ class TorchHead:
         *,
         n_ctx: int,
         sequences: int = 1,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
-        threads: int | None = None,
+        place: Place | None = None,
     ) -> None:
-        self._device, self._dtype = device or torch.device("cpu"), dtype
-        self._net = eagle(weights, self._device, dtype)
+        self._place = place = place or Place()
+        place.start()
+        self._net = eagle(weights, place)
         self._embed, self._vocab, self._ids = ends.embed, vocab, ends.ids
-        self._unembedding = ends.unembedding.to(self._device, dtype)
-        self._turns = weights.shape.turns.to(self._device)
-        self._cells = Cells(weights.shape, sequences, n_ctx, self._device, dtype)
+        self._unembedding = place.put(ends.unembedding)
+        self._turns = weights.shape.turns.to(place.device)
+        self._cells = Cells(weights.shape, sequences, n_ctx, place)
         self.layers = weights.reads
         rows = max(_ROWS, 2 * sequences)
         self._caps = TargetCaps(
@@ -88,9 +87,6 @@ class TorchHead:
         self._free = list(range(sequences - 1, -1, -1))
         self._next = 0
         self._stop = threading.Event()
-        self._threads = threads
-        if threads is not None:
-            torch.set_num_threads(threads)
 
     @property
     def caps(self) -> TargetCaps:
@@ -99,10 +95,6 @@ class TorchHead:
     @property
     def vocab(self) -> Vocab:
         return self._vocab
-
-    @property
-    def bytes_cache(self) -> int:
-        return self._cells.nbytes
 
     def open(self) -> int:
         if not self._free:
@@ -128,7 +120,7 @@ class TorchHead:
     def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
         read = np.concatenate([features[layer] for layer in self.layers], axis=1)
         with torch.inference_mode():
-            return _array(self._net.encode(self._tensor(read)))
+            return array(self._net.encode(self._place.put_array(read)))
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
         try:
@@ -153,8 +145,8 @@ class TorchHead:
         spans = [self._span(item) for item in work]
         most = max(span.end - span.start for span in spans)
         turn, mask = self._places(work, spans, most)
-        embedded = _padded([self._tensor(self._embed(item.tree.tokens[item.done :])) for item in work], most)
-        states = _padded([self._tensor(_states(item)) for item in work], most)
+        embedded = _padded([self._place.put(self._embed(item.tree.tokens[item.done :])) for item in work], most)
+        states = _padded([self._place.put_array(_states(item)) for item in work], most)
         carried, last = self._net.read(embedded, states, turn, partial(self._cells.attend, spans, mask))
         asked = [
             last[text, max(item.rows_from - item.done, 0) : len(item.tree) - item.done]
@@ -166,7 +158,7 @@ class TorchHead:
             n = len(item.tree) - item.done
             mine, scores = scores[: len(asked[text])], scores[len(asked[text]) :]
             first = max(item.rows_from, item.done)
-            rows.append(TorchRows(mine, first, {CARRIED: _array(carried[text, :n])}))
+            rows.append(TorchRows(mine, first, {CARRIED: array(carried[text, :n])}))
         return rows
 
     def _span(self, item: Work) -> Span:
@@ -191,21 +183,17 @@ class TorchHead:
             mask[text, :rows, :n] = True
             mask[text, :rows, n : span.end] = self._seqs[item.seq].sees[item.done :]
             mask[text, rows:, 0] = True  # rows that fill up see something, or they would be no numbers
-        angles = torch.from_numpy(positions).to(self._device)[:, None, :, None] * self._turns
-        turn = angles.cos().to(self._dtype), angles.sin().to(self._dtype)
-        return turn, torch.from_numpy(mask).to(self._device)
+        angles = torch.from_numpy(positions).to(self._place.device)[:, None, :, None] * self._turns
+        turn = self._place.put(angles.cos()), self._place.put(angles.sin())
+        return turn, torch.from_numpy(mask).to(self._place.device)
 
     def _scored(self, last: Tensor) -> NDArray[np.float32]:
         """By the target's ids, ``[rows, n_vocab]``."""
-        scores = _array(F.linear(last, self._unembedding))
+        scores = array(F.linear(last, self._unembedding))
         if self._ids is None:
             return scores
         self._scores[: len(scores), self._ids] = scores
         return self._scores[: len(scores)]
-
-    def _tensor(self, values: NDArray[np.float32] | Tensor) -> Tensor:
-        tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
-        return tensor.to(self._device, self._dtype)
 
     def commit(self, seq: int, path: Sequence[int]) -> None:
         text = self._seqs[seq]
@@ -225,8 +213,7 @@ class TorchHead:
             self._stop.clear()
 
     def set_threads(self, n: int) -> None:
-        if self._threads is None:
-            torch.set_num_threads(n)
+        self._place.set_threads(n)
 
     def close_all(self) -> None:
         self._seqs.clear()
@@ -242,8 +229,3 @@ def _padded(parts: Sequence[Tensor], most: int) -> Tensor:
     if len(parts) == 1:
         return parts[0][None]
     return torch.stack([F.pad(part, (0, 0, 0, most - len(part))) for part in parts])
-
-
-def _array(tensor: Tensor) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = tensor.float().cpu().numpy()
-    return array
