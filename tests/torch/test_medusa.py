@@ -16,7 +16,7 @@ import torch
 
 from localspec.backends.base import NORMED, Rows, Work
 from localspec.backends.torch.checkpoint import Checkpoint, read_checkpoint
-from localspec.backends.torch.medusa import TorchHydra, TorchMedusa
+from localspec.backends.torch.medusa import TorchHydra, TorchMedusa, is_of_medusa
 from localspec.backends.torch.place import Place
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -44,7 +44,7 @@ def fetch() -> object:
 
 
 def medusa(plain: TinyMedusa, folder: Path) -> TorchMedusa:
-    return TorchMedusa(read_checkpoint(plain.write(folder)), WIDTH, N, fetch)
+    return TorchMedusa(read_checkpoint(plain.write(folder), is_of_medusa), WIDTH, N, fetch)
 
 
 def hydra(plain: TinyHydra, folder: Path) -> TorchHydra:
@@ -107,6 +107,14 @@ def test_in_half_the_bits_they_say_the_same_roughly(tmp_path: Path) -> None:
         assert got.dtype == np.float32
         assert np.corrcoef(got, wanted)[0, 1] > 0.99
         assert np.abs(got - wanted).max() > 1e-4
+
+
+def test_the_model_beside_the_heads_is_not_read(tmp_path: Path) -> None:
+    folder = TinyMedusa(N, WIDTH, layout="medusa-2").write(tmp_path)
+    assert "lm_head.weight" in read_checkpoint(folder).tensors
+    names = read_checkpoint(folder, is_of_medusa).tensors
+    assert len(names) == 3 * 5
+    assert all(name.startswith("medusa_head.") for name in names)
 
 
 def best_tree(rows: list[Array], nodes: int, width: int) -> dict[tuple[int, ...], float]:
