@@ -276,8 +276,8 @@ def test_a_file_that_is_no_model() -> None:
 
 def test_a_folder_of_the_hub_can_be_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
     def level(role: str, kind: str) -> Level:
-        model = Model("head", Path("head"), checkpoint=kind)
-        findings = examine(replace(FACTS, **{"target": TARGET, "pairing": None, role: model}))
+        changes: dict[str, Any] = {"pairing": None, role: Model("head", Path("head"), checkpoint=kind)}
+        findings = examine(replace(FACTS, **changes))
         return next(one.level for one in findings if one.check == f"{role}.file")
 
     monkeypatch.setattr(doctor_models, "find_spec", lambda name: object())
