@@ -79,13 +79,13 @@ def torch_drafter(
     from localspec.backends.torch.checkpoint import read_checkpoint
     from localspec.backends.torch.place import Place
 
+    place = Place.of(options)
+    if kind == MEDUSA:
+        medusa = _medusa(folder, target, place, shape)
+        return Made(medusa, (*place.settings, ("tree", shape)), place.warnings(options))
     checkpoint = read_checkpoint(folder)
     if kind in (EAGLE, EAGLE3):
         return _eagle(kind, checkpoint, options, target, scored)
-    place = Place.of(options)
-    if kind == MEDUSA:
-        medusa = _medusa(checkpoint, target, place, shape)
-        return Made(medusa, (*place.settings, ("tree", shape)), place.warnings(options))
     return Made(_MAKERS[kind](checkpoint, folder, target, place), place.settings, place.warnings(options))
 
 
@@ -107,11 +107,12 @@ def require_torch(kind: str) -> None:
         raise UsageError(f"{kind} runs on torch, which is not installed", hint="pip install 'localspec[torch]'")
 
 
-def _medusa(checkpoint: Checkpoint, target: ForTarget, place: Place, shape: Shape) -> Drafter:
-    from localspec.backends.torch.medusa import TorchMedusa
+def _medusa(folder: Path, target: ForTarget, place: Place, shape: Shape) -> Drafter:
+    from localspec.backends.torch.checkpoint import read_checkpoint
+    from localspec.backends.torch.medusa import TorchMedusa, is_of_medusa
     from localspec.backends.torch.tensors import UNEMBEDDING, gguf_tensor
 
-    n = target.vocab.n_tokens
+    n, checkpoint = target.vocab.n_tokens, read_checkpoint(folder, is_of_medusa)
     heads = TorchMedusa(checkpoint, target.width, n, partial(gguf_tensor, target.path, UNEMBEDDING), place)
     return Medusa(heads, Pairing(n, frozenset()), shape)
 

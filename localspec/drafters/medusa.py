@@ -31,14 +31,17 @@ _BEST, _BY_POSITION, _BY_RANK, _WORTH = 0.6, 0.8, 0.3, 8.0
 
 
 class MedusaHeads(Protocol):
-    """``n`` heads; none knows what another guesses."""
+    """``n`` heads; none knows what another guesses. ``at_once``: all rows together cost little more than one."""
 
     @property
     def n(self) -> int: ...
 
-    def row(self, head: int, state: State) -> Row:
-        """Scores ``[n_vocab]`` of what stands ``head`` places behind the token that follows the pending one; ``state``
-        ``[width]`` is the target's behind the token before the pending one."""
+    @property
+    def at_once(self) -> bool: ...
+
+    def rows(self, heads: range, state: State) -> NDArray[np.float32]:
+        """``[len(heads), n_vocab]``: scores by head n of what stands n places behind the token that follows the pending
+        one; ``state`` ``[width]`` is the target's behind the token before the pending one."""
         ...
 
     def set_threads(self, n: int) -> None: ...
@@ -138,12 +141,20 @@ class Medusa(_OnState):
         self._asked.pop(seq, None)
 
     def _draft(self, ask: Ask, state: State) -> Draft:
-        positions = Positions(ask, lambda head: self._heads.row(head, state), self._pairing)
+        depth = min(ask.price.limits.depth, self._heads.n)
+        ready = depth if self._heads.at_once else 1
+        known = self._heads.rows(range(ready), state)
+
+        def row(head: int) -> Row:
+            row: Row = known[head] if head < ready else self._heads.rows(range(head, head + 1), state)[0]
+            return row
+
+        positions = Positions(ask, row, self._pairing)
         if self._ranks is None:
-            return grow(ask, positions, self._heads.n, self.name)
+            return grow(ask, positions, depth, self.name, ready=ready)
         self._learn(ask)
         self._asked[ask.seq] = len(ask.tokens), positions
-        return grow(ask, positions, self._heads.n, self.name, weigh=self._ranks.weigh)
+        return grow(ask, positions, depth, self.name, ready=ready, weigh=self._ranks.weigh)
 
     def _learn(self, ask: Ask) -> None:
         """What has come of the last guesses is in the text by now."""

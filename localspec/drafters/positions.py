@@ -7,7 +7,7 @@ the product of the chances of its guesses, and the best tree of n nodes is grown
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -114,8 +114,7 @@ class _Growing:
         fresh = (1.0, 0, 0)  # reach, node, position behind it
         while True:
             reach, node, position = fresh
-            level = [-one[0] for one in waiting if one[3] == position - 1]
-            if self._is_open(position, reach + sum(level)):
+            if self._is_open(position, reach, (-one[0] for one in waiting if one[3] == position - 1)):
                 for guess in self._candidates(position):
                     believed = reach * self._price.believed(guess[1])
                     if guess[1] >= self._limits.p_min and self._price.pays(believed):
@@ -148,8 +147,8 @@ class _Growing:
         waiting = [(-1.0, 0, 0)]
         while waiting and (room := limits.nodes - len(self._tokens) + 1):
             minus_reach, node, position = heapq.heappop(waiting)
-            level = [-one[0] for one in waiting if one[2] == position]
-            if not self._is_open(position, sum(level) - minus_reach) or not self._price.pays(-minus_reach):
+            beside = (-one[0] for one in waiting if one[2] == position)
+            if not self._is_open(position, -minus_reach, beside) or not self._price.pays(-minus_reach):
                 continue
             law = self._positions.law(position)
             if float(np.exp(law.logp.max())) < limits.p_min:
@@ -161,10 +160,11 @@ class _Growing:
                 believed = -minus_reach * self._price.believed(guess[1])
                 heapq.heappush(waiting, (-believed, self._add(node, guess), position + 1))
 
-    def _is_open(self, position: int, reach: float) -> bool:
-        """Whether guesses for a position are looked at. ``reach``: of all nodes that they could stand behind."""
-        if position >= self._ready and position < self._depth:
-            if self._price.pass_pays(reach):
+    def _is_open(self, position: int, reach: float, beside: Iterable[float]) -> bool:
+        """Whether guesses for a position are looked at. ``reach`` is that of a node that they could stand behind, and
+        ``beside`` those of the others."""
+        if self._ready <= position < self._depth:
+            if self._price.pass_pays(reach + sum(beside)):
                 self._ready = position + 1
             else:
                 self._depth = position

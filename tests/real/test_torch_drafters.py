@@ -108,6 +108,19 @@ def test_heads_guess_from_the_first_step_on(folder: Path) -> None:
     assert all(step.draft_n for step in outcome.steps[:-1])
 
 
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+def test_the_first_guess_of_the_targets_twin_is_always_right(
+    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys, sampling: SamplingParams
+) -> None:
+    """It reads no mask, and by the shared noise it is drawn as the target draws."""
+    twin = TARGET.write(tmp_path / "twin.gguf", smol_tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK))
+    wish = GenerationRequest(tokens=TEXT, max_tokens=16, sampling=sampling, spec=TREE)
+    with load(exact_options(folder / "target.gguf", twin, spec_types=(PARD,))) as one:
+        guessed = answer(one, wish)
+        assert guessed.ids == answer(one, replace(wish, spec=PLAIN)).ids
+    assert guessed.stats.accepted_at[0] == guessed.stats.tested_at[0] > 5
+
+
 def test_a_static_tree_too(folder: Path) -> None:
     wish = GenerationRequest(tokens=TEXT, max_tokens=16, sampling=DRAWN, spec=TREE)
     with engine(folder, MEDUSA, medusa_tree="static") as one:

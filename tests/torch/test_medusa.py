@@ -16,7 +16,7 @@ import torch
 
 from localspec.backends.base import NORMED, Rows, Work
 from localspec.backends.torch.checkpoint import Checkpoint, read_checkpoint
-from localspec.backends.torch.medusa import TorchHydra, TorchMedusa
+from localspec.backends.torch.medusa import TorchHydra, TorchMedusa, is_of_medusa
 from localspec.backends.torch.place import Place
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -44,7 +44,7 @@ def fetch() -> object:
 
 
 def medusa(plain: TinyMedusa, folder: Path) -> TorchMedusa:
-    return TorchMedusa(read_checkpoint(plain.write(folder)), WIDTH, N, fetch)
+    return TorchMedusa(read_checkpoint(plain.write(folder), is_of_medusa), WIDTH, N, fetch)
 
 
 def hydra(plain: TinyHydra, folder: Path) -> TorchHydra:
@@ -85,10 +85,13 @@ def test_scores_are_those_of_the_weights(layout: Layout, layers: int, tmp_path: 
     plain = TinyMedusa(N, WIDTH, layers=layers, layout=layout)
     heads = medusa(plain, tmp_path)
     assert heads.n == 3
+    assert heads.at_once == (layout == "shared")
     for state in STATES[:3]:
-        for head, row in enumerate(plain.rows(state, UNEMBEDDING)):
-            np.testing.assert_allclose(heads.row(head, state), row, atol=1e-5)
-            assert np.argsort(-heads.row(head, state))[:8].tolist() == np.argsort(-row)[:8].tolist()
+        wanted = plain.rows(state, UNEMBEDDING)
+        for some in (range(3), range(1, 2)):
+            for head, row in zip(some, heads.rows(some, state), strict=True):
+                np.testing.assert_allclose(row, wanted[head], atol=1e-5)
+                assert np.argsort(-row)[:8].tolist() == np.argsort(-wanted[head])[:8].tolist()
 
 
 def test_in_half_the_bits_they_say_the_same_roughly(tmp_path: Path) -> None:
@@ -98,12 +101,20 @@ def test_in_half_the_bits_they_say_the_same_roughly(tmp_path: Path) -> None:
     hydra = TorchHydra(read_checkpoint(other.write(tmp_path / "hydra")), WIDTH, N, fetch_embedding, fetch, place)
     root = TokenTree.root(6)
     for got, wanted in (
-        (heads.row(1, STATES[0]), plain.rows(STATES[0], UNEMBEDDING)[1]),
+        (heads.rows(range(2), STATES[0])[1], plain.rows(STATES[0], UNEMBEDDING)[1]),
         (hydra.forward(Work(0, root, states=STATES[:1])).logits(0), other.row(STATES[0], EMBEDDING, [6])),
     ):
         assert got.dtype == np.float32
         assert np.corrcoef(got, wanted)[0, 1] > 0.99
         assert np.abs(got - wanted).max() > 1e-4
+
+
+def test_the_model_beside_the_heads_is_not_read(tmp_path: Path) -> None:
+    folder = TinyMedusa(N, WIDTH, layout="medusa-2").write(tmp_path)
+    assert "lm_head.weight" in read_checkpoint(folder).tensors
+    names = read_checkpoint(folder, is_of_medusa).tensors
+    assert len(names) == 3 * 5
+    assert all(name.startswith("medusa_head.") for name in names)
 
 
 def best_tree(rows: list[Array], nodes: int, width: int) -> dict[tuple[int, ...], float]:

@@ -6,7 +6,7 @@ Of what torch saves only weights are read: such a file could hold code too, and 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,9 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """Reads a folder.
+def read_checkpoint(folder: Path, wants: Callable[[str], bool] = lambda name: True) -> Checkpoint:
+    """Reads a folder. Weights that ``wants`` does not name are left where they are: heads may lie beside the model that
+    they were trained with.
 
     Raises:
         ModelLoadError: something is missing or damaged, or a file holds more than weights.
@@ -37,13 +38,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     config = read_config(folder)
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
-        tensors.update(_weights(path))
+        tensors.update((name, one) for name, one in _weights(path, wants).items() if wants(name))
     return Checkpoint(config, tensors)
 
 
-def _weights(path: Path) -> Mapping[str, Tensor]:
+def _weights(path: Path, wants: Callable[[str], bool]) -> Mapping[str, Tensor]:
     try:
-        found = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+        found = _safetensors(path, wants) if path.suffix == ".safetensors" else _pickled(path)
     except OSError as error:
         raise ModelLoadError(f"{path} cannot be read: {error.strerror or error}", hint="Check the file.") from None
     if not isinstance(found, Mapping) or not all(isinstance(one, Tensor) for one in found.values()):
@@ -51,15 +52,14 @@ def _weights(path: Path) -> Mapping[str, Tensor]:
     return found
 
 
-def _safetensors(path: Path) -> Mapping[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def _safetensors(path: Path, wants: Callable[[str], bool]) -> Mapping[str, Tensor]:
+    from safetensors import SafetensorError, safe_open
 
     try:
-        found: Mapping[str, Tensor] = load_file(path)
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys() if wants(name)}  # noqa: SIM118
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelLoadError(f"{path} is damaged: {_first_line(error)}", hint=_AGAIN) from None
-    return found
 
 
 def _pickled(path: Path) -> Any:

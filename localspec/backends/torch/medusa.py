@@ -31,7 +31,7 @@ Fetch = Callable[[], Tensor]
 #: Of a head: (our name, block) → weight and bias.
 Parts = dict[tuple[str, int], dict[str, Tensor]]
 
-#: Ways to name a part of head ``h`` (``b``: of its block) → our name for it. What follows a name is weight or bias.
+#: Ways to name a part of head ``h`` (``b``: of its block) → our name for it; `_WHAT` follows.
 _MEDUSA = (
     (r"(?:medusa_heads?\.)?(?P<h>\d+)\.(?P<b>\d+)\.linear", "block"),
     (r"(?:medusa_heads?\.)?blocks\.(?P<h>\d+)\.layers\.(?P<b>\d+)", "block"),
@@ -43,7 +43,13 @@ _HYDRA = (
     (r"(?:hydra_head\.)?hydra_mlp\.(?P<h>\d+)\.(?P<b>\d+)\.res_connection", "past"),
     (r"(?:hydra_head\.)?hydra_lm_head\.(?P<h>\d+)", "out"),
 )
+_WHAT = r"\.(?P<what>weight|bias)"
 _FOR_THIS_TARGET = "Use the heads that were trained for this target, or leave -md out."
+
+
+def is_of_medusa(name: str) -> bool:
+    """Whether a tensor of a checkpoint is of its heads."""
+    return any(re.fullmatch(way + _WHAT, name) for way, _ in _MEDUSA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +78,14 @@ class HeadLayers:
     blocks: tuple[Block, ...]
     out: Linear
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def inner(self, x: Tensor) -> Tensor:
+        """What the unembedding reads."""
         for block in self.blocks:
             x = block(x)
-        return self.out(x)
+        return x
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.out(self.inner(x))
 
 
 class _Heads:
@@ -111,10 +121,16 @@ class TorchMedusa(_Heads):
         heads = _heads(checkpoint, "medusa_num_heads", _MEDUSA)
         place = place or Place()
         super().__init__(_same_out(heads, unembedding, place), [width] * len(heads), (width, n_vocab), place)
+        outs = [layers.out.weight for layers in self._heads]
+        self.at_once = all(out is outs[0] for out in outs)
 
-    def row(self, head: int, state: State) -> Row:
+    def rows(self, heads: range, state: State) -> NDArray[np.float32]:
         with torch.inference_mode():
-            return array(self._heads[head](self._place.put_array(state)))
+            x = self._place.put_array(state)
+            if self.at_once:  # most of the time goes into reading the unembedding
+                inner = torch.stack([self._heads[head].inner(x) for head in heads])
+                return array(self._heads[0].out(inner))
+            return array(torch.stack([self._heads[head](x) for head in heads]))
 
 
 class TorchHydra(_Heads):
@@ -184,7 +200,7 @@ def _heads(checkpoint: Checkpoint, key: str, ways: Sequence[tuple[str, str]]) ->
     heads: dict[int, Parts] = {}
     for name, tensor in checkpoint.tensors.items():
         for way, ours in ways:
-            if found := re.fullmatch(way + r"\.(?P<what>weight|bias)", name):
+            if found := re.fullmatch(way + _WHAT, name):
                 groups = found.groupdict()
                 place = ours, int(groups.get("b") or 0)
                 heads.setdefault(int(groups["h"]), {}).setdefault(place, {})[groups["what"]] = tensor
