@@ -21,7 +21,7 @@ MODEL_OPTIONS = (
         ("-md", "--model-draft"),
         str,
         None,
-        "Draft model or head that guesses ahead; named as for -m, or the folder of a head.",
+        "Draft model, head or block drafter that guesses ahead; named as for -m, or a head's folder.",
         MODEL,
         "FILE",
         aliases=("--spec-draft-model",),
