@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
+from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.corpus import corpus_files
 from localspec.drafters.files import (
     CHAINING,
@@ -23,12 +23,14 @@ from localspec.drafters.files import (
     DSPARK,
     EAGLE,
     EAGLE3,
+    FIRST,
     FROM_FILE,
     HEADS,
     MEDUSA,
     MTP,
     NORMED_TYPES,
     PARD,
+    SHARING,
     type_of,
 )
 from localspec.drafters.medusa import Shape
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from localspec.chat import ChatTemplate
     from localspec.drafters.base import Drafter
     from localspec.engine import Engine
-    from localspec.vocab import Pairing
 
 __all__ = [
     "SPEC_TYPES",
@@ -127,35 +128,69 @@ def spec_types(options: EngineOptions) -> tuple[str, ...]:
     draft = None if options.draft is None else draft_type(options.draft.path)
     if options.spec_types is None:
         return ("suffix",) if draft is None else ("suffix", draft)
-    _check_names(options.spec_types)
+    if options.draft is None:
+        check_types(options.spec_types, has_draft=False)
+    else:
+        _check_names(options.spec_types)
     types = tuple(dict.fromkeys(name for name in options.spec_types if name != "none"))
     _check_draft(options, types, draft)
     return types
 
 
 def draft_type(path: Path) -> str:
-    """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all."""
+    """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all.
+
+    Raises:
+        UsageError: one of a kind that is not driven here.
+    """
     try:
         if path.is_dir():
             return type_of(read_config(path))
-        found = HEADS.get(architecture(path) or "", DRAFT_MODEL)
-        chains = found == DFLASH and any(tensor.name == CHAINING for tensor in read_header(path).tensors)
-        return DSPARK if chains else found
+        named = architecture(path) or ""
+        found = HEADS.get(named)
+        header = read_header(path) if found != EAGLE3 else None
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
+    if named in SHARING:
+        raise UsageError(
+            f"{path.name} guesses from its target's own cache (architecture {named}), which localspec does not drive",
+            hint="Use another draft model or head (-md), or n-grams (--spec-type).",
+        )
+    if header is None:
+        return EAGLE3
+    tensors = {tensor.name for tensor in header.tensors}
+    if found == DFLASH:
+        return DSPARK if CHAINING in tensors else DFLASH
+    alone = header.number("{arch}.nextn_predict_layers") and FIRST not in tensors
+    return MTP if alone else DRAFT_MODEL
+
+
+def check_types(types: tuple[str, ...] | None, *, has_draft: bool) -> None:
+    """What can be said of the drafters before a draft file is at hand.
+
+    Raises:
+        UsageError: as `spec_types`.
+    """
+    if types is None:
+        return
+    _check_names(types)
+    lacking = next((name for name in types if name in FROM_FILE), None)
+    if lacking is not None and not has_draft:
+        what = "a draft model" if lacking == DRAFT_MODEL else "a head"
+        raise UsageError(f"--spec-type {lacking} needs {what}", hint="Give one with -md.")
+    if has_draft and not {*FROM_FILE, MTP} & {*types}:
+        raise UsageError(
+            f"a draft model is given, but --spec-type {','.join(types)} does not use it",
+            hint="Add its type to --spec-type, or leave -md out.",
+        )
 
 
 def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | None) -> None:
-    asked = [name for name in types if name in FROM_FILE]
+    # Without a file for them, layers for multi-token prediction are the target's.
+    asked = [name for name in types if name in FROM_FILE or name == MTP == draft]
     given = ",".join(options.spec_types or ())
-    if asked and options.draft is None:
-        what = "a draft model" if asked[0] == DRAFT_MODEL else "a head"
-        raise UsageError(f"--spec-type {asked[0]} needs {what}", hint="Give one with -md.")
-    path = None if options.draft is None else options.draft.path
-    if len(asked) == 1 and path is not None and not path.exists():  # yet to be found, or downloaded
-        return
     # Whether a GGUF file is a parallel model, only its mask token says: when it is loaded.
-    if asked == [PARD] and draft == DRAFT_MODEL and path is not None and not path.is_dir():
+    if asked == [PARD] and draft == DRAFT_MODEL and options.draft is not None and not options.draft.path.is_dir():
         return
     if options.draft is not None and asked != [draft]:
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
@@ -212,6 +247,11 @@ class _Loader:
         self._progress = progress
         self._warnings: list[str] = []
         self._loads: list[ModelLoad] = []
+        self._kind = None if options.draft is None else draft_type(options.draft.path)
+        if self._kind == DRAFT_MODEL and PARD in (options.spec_types or ()):
+            self._kind = PARD
+        #: Whether layers for multi-token prediction are the target's own, not those of a file beside it.
+        self._carries = MTP in (options.spec_types or ()) and self._kind != MTP
 
     def load(self) -> Engine:
         from localspec.backends.llamacpp import LlamaTarget, Native, check_predictors, extra_buffers_are_safe
@@ -223,8 +263,9 @@ class _Loader:
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
-        if MTP in (options.spec_types or ()):
-            check_predictors([read_header(part) for part in parts(options.target.path)])
+        holder = options.target if self._carries else options.draft
+        if holder is not None and MTP in (options.spec_types or ()):
+            check_predictors([read_header(part) for part in parts(holder.path)])
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(native, options.target, "target")
             undo.callback(model.free)
@@ -311,7 +352,7 @@ class _Loader:
         own["repack"] = model.repack and self._extra_buffers
         return LlamaOptions(
             **own,
-            predictors=model is options.target and MTP in (options.spec_types or ()),
+            predictors=self._carries if model is options.target else self._kind == MTP,
             n_ctx=options.n_ctx,
             n_batch=options.n_batch,
             n_ubatch=options.n_ubatch,
@@ -334,12 +375,13 @@ class _Loader:
         drafters: list[Drafter] = []
         sources = Sources(self._options.by_text, target.vocab)
         for name in self._options.spec_types or ():
-            if name in FROM_FILE and self._draft_is_folder:
+            if name == MTP and self._carries:
+                context = replace(self._context(self._options.target), n_ctx=target.caps.n_ctx)
+                drafters.append(self._kept(make_drafter(MTP, target.model, context, target)))
+            elif name == self._kind and self._draft_is_folder:
                 drafters.append(self._torch_drafter(name, target))
-            elif name in FROM_FILE:
+            elif name == self._kind:
                 drafters.append(self._draft_model(native, target))
-            elif name == MTP:
-                drafters.append(self._predictors(target))
             else:
                 drafters += MAKERS[name](sources)
         return drafters
@@ -350,27 +392,23 @@ class _Loader:
         options, model, caps = self._options.draft, target.model, target.caps
         assert options is not None
         about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._options.sequences)
-        made = torch_drafter(kind, options, about, self._options.scored, self._options.medusa_tree or "dynamic")
-        self._loads.append(ModelLoad("draft", str(options.path), (("runs on", "torch"), *made.settings)))
-        for warning in made.warnings:
-            self._warn(warning)
-        return made.drafter
+        shape = self._options.medusa_tree or "dynamic"
+        return self._kept(torch_drafter(kind, options, about, self._options.scored, shape))
 
     @property
     def _draft_is_folder(self) -> bool:
         return self._options.draft is not None and self._options.draft.path.is_dir()
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
-        options = self._options.draft
+        options, kind = self._options.draft, self._kind
         assert options is not None
+        assert kind is not None
         try:
             with ExitStack() as undo:
                 model = self._model(native, options, "draft")
                 undo.callback(model.free)
                 context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
-                kind = draft_type(options.path)
-                make = self._small_model if kind == DRAFT_MODEL else partial(self._head, kind)
-                drafter = make(model, context, target)
+                drafter = self._kept(make_drafter(kind, model, context, target))
                 undo.pop_all()
         except (PairingError, Cancelled):
             raise
@@ -382,83 +420,10 @@ class _Loader:
             )
         return drafter
 
-    def _small_model(self, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import LlamaTarget
-        from localspec.drafters.draft_model import DraftModel
-        from localspec.drafters.translated import TranslatedModel
-        from localspec.drafters.translation import Translation
-        from localspec.vocab import pair
-
-        name = model.path.name
-        if model.is_recurrent:
-            raise UsageError(
-                f"{name} has recurrent layers, which cannot take guesses back",
-                hint="Use a draft model with attention only.",
-            )
-        same = pair(target.vocab, model.vocab)
-        if PARD in (self._options.spec_types or ()):
-            return self._parallel_model(model, context, same)
-        pairing = same or Translation(target.vocab, model.vocab, draft_name=name)
-        draft = LlamaTarget(model, context)
-        loaded = draft.describe("draft")
-        if not isinstance(pairing, Translation):
-            self._loads.append(loaded)
-            return DraftModel(draft, pairing)
-        translated = ("vocabulary", f"translated, {len(pairing)} tokens are the target's")
-        self._loads.append(replace(loaded, settings=(*loaded.settings, translated)))
-        self._warn(f"{name} has another vocabulary than the target: its guesses are translated")
-        return TranslatedModel(draft, pairing)
-
-    def _parallel_model(self, model: LlamaModel, context: LlamaOptions, pairing: Pairing | None) -> Drafter:
-        from localspec.backends.llamacpp import LlamaTarget
-        from localspec.drafters.pard import ParallelModel
-
-        name = model.path.name
-        if pairing is None:
-            raise PairingError(
-                f"{name} has another vocabulary than the target: a parallel model guesses in its target's own",
-                hint="Use one of the same family as the target, or a usual draft model.",
-            )
-        mask = model.metadata("tokenizer.ggml.mask_token_id")
-        if mask is None:
-            raise UsageError(
-                f"{name} names no mask token (tokenizer.ggml.mask_token_id): it was not made to guess in parallel",
-                hint="Use it as a draft model (--spec-type draft-simple), or the folder it was converted from.",
-            )
-        draft = LlamaTarget(model, context)
-        self._loads.append(draft.describe("draft"))
-        return ParallelModel(draft, pairing, int(mask))
-
-    def _head(self, kind: str, model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import EagleHead, LlamaBlock
-        from localspec.drafters.block import BlockModel
-        from localspec.drafters.head import HeadModel
-        from localspec.vocab import pair
-
-        pairing = pair(target.vocab, model.vocab)
-        if pairing is None:
-            raise PairingError(
-                f"{model.path.name} has another vocabulary than the target: a head guesses in its target's own",
-                hint="Use the head that was trained for this target, or leave -md out.",
-            )
-        head = EagleHead(model, context, target) if kind == EAGLE3 else LlamaBlock(model, context, target)
-        layers = ("layers", ",".join(map(str, head.layers)))
-        loaded = head.describe("draft")
-        self._loads.append(replace(loaded, settings=(*loaded.settings, layers)))
-        return HeadModel(head, pairing, kind) if isinstance(head, EagleHead) else BlockModel(head, pairing, kind)
-
-    def _predictors(self, target: LlamaTarget) -> Drafter:
-        from localspec.backends.llamacpp import as_one, predictors
-        from localspec.drafters.head import HeadModel
-        from localspec.vocab import pair
-
-        options = replace(self._context(self._options.target), n_ctx=target.caps.n_ctx)
-        pairing = pair(target.vocab, target.vocab)
-        assert pairing is not None, "a vocabulary is its own"
-        heads = predictors(target, options)
-        loaded = heads[0].describe("predictors")
-        self._loads.append(replace(loaded, settings=(*loaded.settings, ("predictors", str(len(heads))))))
-        return HeadModel(as_one(heads, options), pairing, MTP)
+    def _kept(self, made: Made) -> Drafter:
+        self._loads.append(made.load)
+        self._warnings += made.warnings
+        return made.drafter
 
     def _template(self, model: LlamaModel) -> ChatTemplate | None:
         from localspec.chat import ChatTemplate

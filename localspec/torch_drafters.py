@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.backends.options import ModelOptions
+from localspec.drafter_making import Made
 from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
 from localspec.drafters.head import HeadModel
 from localspec.drafters.medusa import Hydra, Medusa, Shape
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import ModelLoadError, UsageError
+from localspec.types import ModelLoad
 from localspec.vocab import Pairing, Vocab
 
 if TYPE_CHECKING:
@@ -49,15 +51,6 @@ class Scored:
         return "--spec-head-vocab" if self.n is not None else "--spec-token-map" if self.path is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A drafter, and what there is to say of it: ``settings`` for the record of the load, ``warnings`` for the user."""
-
-    drafter: Drafter
-    settings: tuple[tuple[str, str], ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 def torch_drafter(
     kind: str, options: ModelOptions, target: ForTarget, scored: Scored, shape: Shape = "dynamic"
 ) -> Made:
@@ -82,11 +75,16 @@ def torch_drafter(
     place = Place.of(options)
     if kind == MEDUSA:
         medusa = _medusa(folder, target, place, shape)
-        return Made(medusa, (*place.settings, ("tree", shape)), place.warnings(options))
+        return _made(medusa, options, place, ("tree", shape))
     checkpoint = read_checkpoint(folder)
     if kind in (EAGLE, EAGLE3):
         return _eagle(kind, checkpoint, options, target, scored)
-    return Made(_MAKERS[kind](checkpoint, folder, target, place), place.settings, place.warnings(options))
+    return _made(_MAKERS[kind](checkpoint, folder, target, place), options, place)
+
+
+def _made(drafter: Drafter, options: ModelOptions, place: Place, *settings: tuple[str, str]) -> Made:
+    load = ModelLoad("draft", str(options.path), (("runs on", "torch"), *place.settings, *settings))
+    return Made(drafter, load, place.warnings(options))
 
 
 def _check_options(options: ModelOptions) -> None:
@@ -167,13 +165,10 @@ def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: For
         sequences=target.sequences,
         place=place,
     )
-    settings = (
-        *place.settings,
-        ("layers", "final norm" if kind == EAGLE else ",".join(map(str, head.layers))),
-        ("scored tokens", str(vocab.n_tokens if ends.ids is None else len(ends.ids))),
-    )
     drafter = HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind)
-    return Made(drafter, settings, place.warnings(options))
+    layers = "final norm" if kind == EAGLE else ",".join(map(str, head.layers))
+    n_scored = vocab.n_tokens if ends.ids is None else len(ends.ids)
+    return _made(drafter, options, place, ("layers", layers), ("scored tokens", str(n_scored)))
 
 
 _MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget, Place], Drafter]] = {HYDRA: _hydra, PARD: _pard}

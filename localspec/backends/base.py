@@ -19,9 +19,10 @@ from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
 
 Row = NDArray[np.float32]
-#: A layer's place for the output of the final norm, and for what a head carries on from token to token, the first time
-#: from the target.
-NORMED, CARRIED = -1, -2
+#: A layer's place for the output of the final norm.
+NORMED = -1
+#: And for what a head carries on from token to token, the first time from the target.
+CARRIED = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +189,9 @@ class Head(Target, Protocol):
 class BlockDrafter(Target, Protocol):
     """A small model that guesses several tokens in one pass, from the states of a target behind the text.
 
-    Its cache holds one cell a token of the text, which ``take_in`` makes of the target's features. A pass is over blocks
-    of one length: chains of the pending token and ``mask`` behind it. Row ``first_row`` guesses the token after the
-    pending one, each later row one more.
+    Its cache holds one cell a token of the text, which ``take_in`` makes of the target's features. A pass is over
+    blocks of one length: chains of the pending token and ``mask`` behind it. Row ``first_row`` guesses the token after
+    the pending one, each later row one more.
     """
 
     @property

@@ -172,7 +172,7 @@ class ChainedHead:
             head.set_threads(n)
 
     def close_all(self) -> None:
-        for head in self._heads:
+        for head in reversed(self._heads):  # the first may own what all of them use
             head.close_all()
 
 

@@ -14,6 +14,7 @@ from localspec.backends.base import CARRIED, BlockDrafter, Row, Rows, Work
 from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.growth import Growth
+from localspec.drafters.translation import Translation
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
 
@@ -79,7 +80,7 @@ class BlockGrowth(Growth):
     """A chain of guesses that a block's rows hold; where siblings pay they stand beside it, and nothing behind them."""
 
     def __init__(
-        self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing, source: str, first_row: int
+        self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing | Translation, source: str, first_row: int
     ) -> None:
         # A guess more costs no pass more.
         super().__init__(replace(ask, price=replace(ask.price, pass_s=0.0)), unread, depth, pairing, source, branches=1)
@@ -95,24 +96,17 @@ class BlockGrowth(Growth):
         if CARRIED in rows.features:
             self._confidence = rows.features[CARRIED][self._first_row :, 0].tolist()
         while self.wants_pass:
-            self.take(_Later(rows, self._first_row))
+            self.take(rows)
+
+    def _row(self, rows: Rows, node: int) -> Row:
+        return rows.logits(self._home[node] + self._first_row)
 
     def _scored(self, node: int, guesses: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
-        """The drafter's own confidence is about its first choice; the others share what that leaves."""
+        """The drafter's own confidence is about its first choice, behind which the chain goes on; the others share what
+        that leaves."""
         if not self._confidence or not guesses:
             return guesses
         (token, score), *others = guesses
         sure = self._confidence[self._home[node]]
         rest = (1 - sure) / max(1 - score, 1e-9)
-        return [(token, sure), *((other, min(rest * weight, 1 - sure)) for other, weight in others)]
-
-
-class _Later:
-    """Rows by what they come after: the pending token, the first guess, …"""
-
-    def __init__(self, rows: Rows, by: int) -> None:
-        self._rows = rows
-        self._by = by
-
-    def logits(self, node: int) -> Row:
-        return self._rows.logits(node + self._by)
+        return [(token, sure), *((other, min(rest * weight, sure)) for other, weight in others)]

@@ -68,7 +68,7 @@ class Growth:
         self._done = len(self._in_cache)
         fresh: list[int] = []
         for node in self._frontier:
-            for token, score, reach in self._children(node, rows.logits(self._home[node])):
+            for token, score, reach in self._children(node, self._row(rows, node)):
                 fresh.append(self._add(node, token, score, reach))
         limits = self.ask.price.limits
         self._frontier = []
@@ -77,6 +77,10 @@ class Growth:
                 fresh = sorted(fresh, key=lambda node: (-self._reach[node], node))[: limits.width]
             if self.ask.price.pass_pays(sum([self._reach[node] for node in fresh])):
                 self._frontier = self._grow_on(fresh)
+
+    def _row(self, rows: Rows, node: int) -> Row:
+        """Of a pass, the row behind ``node``."""
+        return rows.logits(self._home[node])
 
     def _grow_on(self, likeliest: Sequence[int]) -> list[int]:
         """Decodes guesses of a level, as many as there are branches for."""

@@ -82,12 +82,12 @@ def check_loading(values: Values) -> None:
     Raises:
         UsageError: a value that makes no sense, naming its flag.
     """
-    from localspec.loading import check_texts, spec_types
+    from localspec.loading import check_texts, check_types
 
     some = Path("some.gguf")
     has_draft = values["model_draft"] is not None or values["hf_repo_draft"] is not None
     options = engine_options(values, some, some if has_draft else None)
-    spec_types(options)
+    check_types(options.spec_types, has_draft=has_draft)
     check_texts(options)
     if "temp" in values:  # `verify` draws by sets of its own
         sampling_params(values)

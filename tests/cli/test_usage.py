@@ -70,6 +70,11 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
         (["complete", "-p", "a", "--spec-type", ","], ["--spec-type is empty"]),
         (["complete", "-p", "a", "--spec-type", "suffix, "], ["a name in --spec-type suffix, is empty"]),
         (["complete", "-p", "a", "--spec-type", "suffix,none"], ["--spec-type suffix,none: none stands alone"]),
+        (["complete", "-p", "a", "--spec-type", "draft-dflash"], ["--spec-type draft-dflash needs a head", "-md"]),
+        (
+            ["complete", "-p", "a", "-md", "d", "--spec-type", "suffix"],
+            ["a draft model is given", "suffix does not use"],
+        ),
         (["complete", "-p", "a", "--spec-accept", "maybe"], ["--spec-accept maybe", "draw, ratio"]),
         (["complete", "-p", "a", "--samplers", "top_k;nope"], ["'nope'", "penalties"]),
         (["complete", "-p", "a", "--grammar", 'root ::= "a" ('], ["line 1, column 14", "never closed"]),
@@ -113,6 +118,12 @@ def test_refused_before_anything_is_loaded(
     line = refused(capsys, monkeypatch, *arguments, *model)
     for word in words:
         assert word in line
+
+
+@pytest.mark.parametrize("name", ["draft-simple", "draft-eagle3", "draft-dspark", "draft-mtp"])
+def test_what_a_draft_file_is_is_asked_when_it_is_there(name: str) -> None:
+    done = run("complete", "-p", "a", "-m", "no-such-model.gguf", "-md", "d.gguf", "--spec-type", name)
+    assert "no-such-model.gguf does not exist" in error_line(done, ExitCode.MODEL)
 
 
 def test_blanks_are_no_message() -> None:

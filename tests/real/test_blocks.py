@@ -1,4 +1,6 @@
-"""Block drafters in llama.cpp: what they compute and guess is what their weights say, and the text stays the target's."""
+"""Block drafters in llama.cpp: what they compute and guess is what their weights say, and the text stays the
+target's.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +32,8 @@ from tests.support.gguf_blocks import TinyBlock
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 
 TARGET = TinyModel(layers=4, width=64, seed=3)
-N_VOCAB = 49152
-FEW = tuple(range(3, 3000, 7))
+N_VOCAB = 2000
+FEW = tuple(range(3, 2000, 7))
 BLOCKS = {
     "dflash": TinyBlock(N_VOCAB, TARGET.width, (1, 2, 3), borrows=TARGET),
     "dflash of few": TinyBlock(N_VOCAB, TARGET.width, (0, 2), guessable=FEW, seed=1),
@@ -39,16 +42,21 @@ BLOCKS = {
 }
 TYPES = {name: DSPARK if block.rank else DFLASH for name, block in BLOCKS.items()}
 ROUNDING = 1e-3
-TEXT = (504, 2768, 282, 4649, 314, 7042, 28, 284, 260, 2768, 282, 6500)
+TEXT = (504, 1768, 282, 1649, 314, 1042, 28, 284, 260, 1768, 282, 1500)
 STATE = SamplerState.start(GREEDY, seed=1, prompt=(), end_tokens=(), n_ctx=512)
 
 
 @pytest.fixture(scope="module")
-def folder(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer(smol_tokenizer: TokenizerKeys) -> TokenizerKeys:
+    return smol_tokenizer.first(N_VOCAB)
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("blocks")
-    TARGET.write(folder / "target.gguf", smol_tokenizer)
+    TARGET.write(folder / "target.gguf", tokenizer)
     for name, block in BLOCKS.items():
-        block.write(folder / f"{name}.gguf", smol_tokenizer)
+        block.write(folder / f"{name}.gguf", tokenizer)
     return folder
 
 
@@ -79,7 +87,7 @@ class Pair:
 
 
 @contextmanager
-def paired(folder: Path, name: str, **changes: int) -> Iterator[Pair]:
+def paired(folder: Path, name: str, **changes: Any) -> Iterator[Pair]:
     with opened(folder / "target.gguf", sequences=3) as target:
         options = replace(target._options, path=folder / f"{name}.gguf", **changes)
         block = LlamaBlock(LlamaModel(target.model.native, options), options, target)
@@ -129,7 +137,7 @@ def test_blocks_are_what_the_weights_say(both: Pair) -> None:
 
 def test_a_long_text_is_taken_in_in_pieces(folder: Path) -> None:
     with paired(folder, "dflash") as both:
-        text = [int(token) for token in np.random.default_rng(1).integers(5, 49000, 150)]
+        text = [int(token) for token in np.random.default_rng(1).integers(20, 1990, 150)]
         seq = both.block.open()
         both.block.take_in(seq, both.features(text[:-1]))
         assert both.block.n_past(seq) == len(text) - 1 > both.block.caps.max_rows
@@ -227,7 +235,7 @@ def test_what_was_missed_is_told_and_mended(folder: Path) -> None:
 
 def test_a_drafter_with_a_short_context_says_so(folder: Path) -> None:
     with paired(folder, "dflash", n_ctx=256) as both:
-        text = [int(token) for token in np.random.default_rng(1).integers(5, 49000, 300)]
+        text = [int(token) for token in np.random.default_rng(1).integers(20, 1990, 300)]
         guesser, seq = begun(both, text[:200])
         rest = both.target.forward([Work.prompt(seq, text[200:], both.block.layers)])[0]
         guesser.prefill(seq, 200, text[200:], rest.features)
@@ -239,7 +247,7 @@ def test_a_drafter_with_a_short_context_says_so(folder: Path) -> None:
 
 
 @contextmanager
-def engine(folder: Path, name: str, **changes: object) -> Iterator[Engine]:
+def engine(folder: Path, name: str, **changes: Any) -> Iterator[Engine]:
     options = exact_options(folder / "target.gguf", folder / f"{name}.gguf", spec_types=(TYPES[name],), **changes)
     with load(options) as engine:
         yield engine
@@ -249,7 +257,7 @@ def engine(folder: Path, name: str, **changes: object) -> Iterator[Engine]:
 def test_the_text_is_the_targets_own(folder: Path, name: str) -> None:
     """Greedy and drawn, chain and tree, a second turn, another answer, and two conversations at once."""
     begun = GenerationRequest(tokens=TEXT, max_tokens=20, sampling=GREEDY, spec=TREE)
-    drawn = SamplingParams(temperature=0.8, seed=5)
+    drawn = SamplingParams(temperature=0.8, seed=6)
     with engine(folder, name, sequences=2) as one:
         first = answer(one, begun)
         wishes = [
@@ -259,19 +267,19 @@ def test_the_text_is_the_targets_own(folder: Path, name: str) -> None:
             replace(begun, sampling=replace(drawn, repeat_penalty=1.2), spec=CHAIN),
         ]
         later = [*together(one, wishes[:2]), *together(one, wishes[2:])]
-        assert all(outcome.stats.draft_n > 40 for outcome in (first, *later))
+        assert min(outcome.stats.draft_n for outcome in (first, *later)) > 40
         by_ratio = replace(begun, sampling=drawn, spec=replace(CHAIN, accept="ratio"))
-        assert len(answer(one, by_ratio).ids) == 20
+        assert answer(one, by_ratio).stats.draft_n > 15
     with load(exact_options(folder / "target.gguf", spec_types=("none",))) as plain:
         assert [one.ids for one in (first, *later)] == [
             answer(plain, replace(wish, spec=PLAIN)).ids for wish in (begun, *wishes)
         ]
 
 
-def test_guesses_that_hold_are_kept(folder: Path, smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
+def test_guesses_that_hold_are_kept(folder: Path, tokenizer: TokenizerKeys, tmp_path: Path) -> None:
     """A target that says one token for ever, and a drafter that knows no other."""
     block = TinyBlock(N_VOCAB, TARGET.width, (1, 2), guessable=(40, 41), rank=4, confident=True, seed=5)
-    path = block.write(tmp_path / "few.gguf", smol_tokenizer)
+    path = block.write(tmp_path / "few.gguf", tokenizer)
     sampling = replace(GREEDY, logit_bias=((40, 100.0),))
     wish = GenerationRequest(tokens=TEXT, max_tokens=30, sampling=sampling, spec=SpecParams(depth=5, nodes=5))
     options = exact_options(folder / "target.gguf", path, spec_types=(DSPARK,))
@@ -305,9 +313,9 @@ def test_the_kind_is_known_by_its_file(folder: Path, name: str) -> None:
     ids=["width", "layers", "mask", "selector"],
 )
 def test_one_that_cannot_be_driven_is_refused(
-    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys, block: TinyBlock, words: str
+    folder: Path, tmp_path: Path, tokenizer: TokenizerKeys, block: TinyBlock, words: str
 ) -> None:
-    path = block.write(tmp_path / "other.gguf", smol_tokenizer)
+    path = block.write(tmp_path / "other.gguf", tokenizer)
     with pytest.raises(UsageError, match=words):
         load(EngineOptions(ModelOptions(folder / "target.gguf"), draft=ModelOptions(path), n_ctx=256))
 

@@ -44,6 +44,7 @@ DEFAULTS = {
     "load_mode": "auto",
     "repack": "on",
     "check_tensors": "off",
+    "load_mtp": "off",
     "lora": "none",
     "n_ctx": "256",
     "n_batch": "256",

@@ -153,12 +153,13 @@ class TinyBlock:
             inner = norm(carried, own["ffn_norm"])
             carried = carried + gated(inner, *(own[f"ffn_{part}"] for part in ("gate", "up", "down")))
         normed = norm(carried, weights["output_norm.weight"])
-        return self._chained(normed, pending) if self.rank else (self._spread(normed @ self._output.T), np.ones(n))
+        logits = self._spread(normed @ self._output.T)
+        return self._chained(normed, logits, pending) if self.rank else (logits, np.ones(n, np.float32))
 
-    def _chained(self, normed: Array, pending: int) -> tuple[Array, Array]:
+    def _chained(self, normed: Array, logits: Array, pending: int) -> tuple[Array, Array]:
         """Scores that follow the best guess before, row by row."""
         weights = self.tensors
-        logits, sure, before = self._spread(normed @ self._output.T), np.ones(len(normed), np.float32), pending
+        sure, before = np.ones(len(normed), np.float32), pending
         for row in range(self.first_row, len(normed)):
             known = weights["markov_w1.weight"][before]
             logits[row] += self._spread((known @ weights["markov_w2.weight"].T)[None], 0.0)[0]

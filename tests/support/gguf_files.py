@@ -21,6 +21,7 @@ DAMAGES: tuple[Damage, ...] = get_args(Damage)
 
 _TOKENS = "tokenizer.ggml.tokens"
 _TYPES = "tokenizer.ggml.token_type"
+_MERGES = "tokenizer.ggml.merges"
 _ADD_BOS = "tokenizer.ggml.add_bos_token"
 _TEMPLATE = "tokenizer.chat_template"
 
@@ -52,6 +53,14 @@ class TokenizerKeys:
 
     def without(self, name: str) -> TokenizerKeys:
         return TokenizerKeys({key: value for key, value in self.keys.items() if key != name})
+
+    def first(self, n: int) -> TokenizerKeys:
+        """A copy with the first ``n`` tokens, and the merges that make them."""
+        tokens = self.tokens[:n]
+        known = frozenset(tokens)
+        merges = [merge for merge in self.keys[_MERGES][0] if merge.replace(" ", "") in known]
+        types = self.keys[_TYPES][0][:n]
+        return self.with_value(_TOKENS, tokens).with_value(_TYPES, types).with_value(_MERGES, merges)
 
     @property
     def tokens(self) -> list[str]:

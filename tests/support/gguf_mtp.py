@@ -23,7 +23,7 @@ class TinyMtp:
 
     Args:
         predictors: layers for multi-token prediction; the first guesses from the model's states.
-        leaves_out: a name in the file of a tensor that is left out.
+        leaves_out: what names of tensors that are left out of the file start with.
         architecture: what the file calls itself.
     """
 
@@ -35,7 +35,7 @@ class TinyMtp:
     kv_heads: int = 2
     n_ctx: int = 2048
     seed: int = 0
-    leaves_out: str = ""
+    leaves_out: tuple[str, ...] = ()
     architecture: str = "mimo2"
 
     @cached_property
@@ -72,7 +72,6 @@ class TinyMtp:
                     "nextn.shared_head_norm.weight": scales(),
                 }
             tensors |= {f"blk.{layer}.{name}": weights for name, weights in block.items()}
-        tensors.pop(self.leaves_out, None)
         return tensors
 
     def write(self, path: Path, tokenizer: TokenizerKeys) -> Path:
@@ -97,7 +96,8 @@ class TinyMtp:
         for name, (value, kind, element) in tokenizer.keys.items():
             writer.add_key_value(name, value, kind, sub_type=element)
         for name, weights in self.tensors.items():
-            writer.add_tensor(name, weights)
+            if not name.startswith(self.leaves_out):
+                writer.add_tensor(name, weights)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()

@@ -81,8 +81,8 @@ class LlamaContext:
 def check_room(model: LlamaModel, options: LlamaOptions, layers: int | None = None) -> None:
     """llama.cpp fills a cache with zeros when it makes it: too large a one ends the process, without a word.
 
-    Layers on other devices keep their part of the cache there, where too large a one is an error like others. ``layers``
-    have one, ``None``: all.
+    Layers on other devices keep their part of the cache there, where too large a one is an error like others. So many
+    ``layers`` have one, ``None``: all.
     """
     share = model.cpu_share if options.kv_offload else 1.0
     wanted, there = share * cache_bytes(model, options, layers), available_bytes()

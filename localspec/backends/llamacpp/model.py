@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localspec.backends.llamacpp.adapters import Adapter, load_adapter
 from localspec.backends.llamacpp.devices import BufferType, Device
-from localspec.backends.llamacpp.hooks import HOOKED
+from localspec.backends.llamacpp.hooks import HOOKED, PREDICTING
 from localspec.backends.llamacpp.native import Line, Native
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.overrides import idle_overrides
@@ -119,6 +119,11 @@ class LlamaModel:
     def gives_layers(self) -> bool:
         """Whether its layers' inputs can be read."""
         return self.architecture in HOOKED
+
+    @property
+    def gives_states(self) -> bool:
+        """Whether what layers for multi-token prediction read, its own or those of a file beside it, can be read."""
+        return self.architecture in PREDICTING
 
     @property
     def predictors(self) -> int:

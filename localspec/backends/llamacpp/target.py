@@ -363,7 +363,7 @@ def _layers(model: LlamaModel) -> Iterator[int]:
     """Those that hidden states can be asked of."""
     if model.gives_layers:
         yield from range(model.n_layer)
-    if model.predictors:
+    if model.gives_states:
         yield CARRIED
 
 

@@ -21,8 +21,7 @@ MODEL_OPTIONS = (
         ("-md", "--model-draft"),
         str,
         None,
-        "Draft model or head that guesses ahead for the target: a GGUF file, named as for -m, or a folder of the hub"
-        " with a head for torch.",
+        "Draft model, head or block drafter that guesses ahead; named as for -m, or a head's folder.",
         MODEL,
         "FILE",
         aliases=("--spec-draft-model",),

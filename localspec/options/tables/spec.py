@@ -21,9 +21,8 @@ SPEC_OPTIONS = (
         ("--spec-type",),
         str,
         None,
-        "Drafters (a comma list): none, draft-simple, draft-eagle, draft-eagle3, draft-medusa, draft-hydra, draft-pard,"
-        " suffix, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, lookahead; default suffix, with -md"
-        " what it is, too.",
+        "Drafters (a comma list): none, suffix, lookahead, ngram- (simple, map-k, map-k4v, mod, cache), draft- (simple,"
+        " eagle, eagle3, mtp, dflash, dspark, medusa, hydra, pard); default suffix, with -md what it is.",
         SPEC,
         "LIST",
         env=("LLAMA_ARG_SPEC_TYPE",),
