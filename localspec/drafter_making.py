@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from localspec.drafters.files import DFLASH, DRAFT_MODEL, DSPARK, EAGLE3, MTP
+from localspec.drafters.files import DFLASH, DRAFT_MODEL, DSPARK, EAGLE3, MTP, PARD
 from localspec.errors import PairingError, UsageError
 from localspec.types import ModelLoad
 
@@ -60,6 +60,21 @@ def _small_model(model: LlamaModel, context: LlamaOptions, target: LlamaTarget) 
         _with(loaded, "vocabulary", f"translated, {len(pairing)} tokens are the target's"),
         (f"{name} has another vocabulary than the target: its guesses are translated",),
     )
+
+
+def _parallel(model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Made:
+    from localspec.backends.llamacpp import LlamaTarget
+    from localspec.drafters.pard import ParallelModel
+
+    pairing, mask = _same_vocabulary(model, target), model.metadata("tokenizer.ggml.mask_token_id")
+    if mask is None:
+        raise UsageError(
+            f"{model.path.name} names no mask token (tokenizer.ggml.mask_token_id): it was not made to guess in"
+            " parallel",
+            hint="Use it as a draft model (--spec-type draft-simple), or the folder it was converted from.",
+        )
+    draft = LlamaTarget(model, context)
+    return Made(ParallelModel(draft, pairing, int(mask)), draft.describe("draft"))
 
 
 def _eagle(model: LlamaModel, context: LlamaOptions, target: LlamaTarget) -> Made:
@@ -116,4 +131,5 @@ _MAKERS: Mapping[str, Callable[[LlamaModel, LlamaOptions, LlamaTarget], Made]] =
     DFLASH: partial(_block, DFLASH),
     DSPARK: partial(_block, DSPARK),
     MTP: _predictors,
+    PARD: _parallel,
 }

@@ -17,12 +17,28 @@ from localspec.control import AutoController, Controller, CostCurve, ThreadTuner
 from localspec.control.measure import measure
 from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, HEADS, MTP, SHARING, type_of
+from localspec.drafters.files import (
+    DRAFT_MODEL,
+    EAGLE,
+    EAGLE3,
+    FROM_FILE,
+    HEADS,
+    MEDUSA,
+    MTP,
+    NORMED_TYPES,
+    PARD,
+    SHARING,
+    type_of_file,
+    type_of_folder,
+)
+from localspec.drafters.medusa import Shape
 from localspec.drafters.ngram_cache import lookup_integers
 from localspec.drafters.registry import MAKERS, Sources, TextOptions
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
+from localspec.hub.folder import read_config
 from localspec.hub.header import architecture, read_header
 from localspec.hub.shelf import parts
+from localspec.torch_drafters import Scored
 from localspec.types import EngineInfo, ModelLoad
 
 if TYPE_CHECKING:
@@ -57,6 +73,8 @@ class EngineOptions:
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
+    ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
+    if it is ``None``.
     """
 
     target: ModelOptions
@@ -75,6 +93,8 @@ class EngineOptions:
     log_file: Path | None = None
     rpc: tuple[str, ...] = ()
     exact: bool = False
+    scored: Scored = field(default_factory=Scored)
+    medusa_tree: Shape | None = None
 
 
 def load(
@@ -122,10 +142,12 @@ def draft_type(path: Path) -> str:
         UsageError: one of a kind that is not driven here.
     """
     try:
+        if path.is_dir():
+            return type_of_folder(read_config(path))
         # That of most heads stands near the start; what else a file holds comes behind its vocabulary.
         if HEADS.get(named := architecture(path) or "") == EAGLE3:
             return EAGLE3
-        found = type_of(read_header(path))
+        found = type_of_file(read_header(path))
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
     if named in SHARING:
@@ -160,6 +182,9 @@ def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | No
     # Without a file for them, layers for multi-token prediction are the target's.
     asked = [name for name in types if name in FROM_FILE or name == MTP == draft]
     given = ",".join(options.spec_types or ())
+    # Whether a GGUF file is a parallel model, only its mask token says: when it is loaded.
+    if asked == [PARD] and draft == DRAFT_MODEL and options.draft is not None and not options.draft.path.is_dir():
+        return
     if options.draft is not None and asked != [draft]:
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
         raise UsageError(
@@ -196,6 +221,19 @@ def check_texts(options: EngineOptions) -> None:
             lookup_integers(path)
 
 
+def _check_head_options(options: EngineOptions) -> None:
+    """Raises `UsageError`: nothing here scores fewer tokens than it knows, or has a tree of such a shape."""
+    if options.medusa_tree is not None and MEDUSA not in (options.spec_types or ()):
+        raise UsageError("--spec-medusa-tree is for draft-medusa, which is not loaded", hint="Leave it out.")
+    draft, flag = options.draft, options.scored.flag
+    if flag and (draft is None or not draft.path.is_dir() or not {EAGLE, EAGLE3} & {*(options.spec_types or ())}):
+        what = "there is no -md" if draft is None else f"{draft.path.name} is none"
+        raise UsageError(
+            f"{flag} is for EAGLE heads that run on torch, and {what}: llama.cpp and other heads score all tokens",
+            hint="Leave it out.",
+        )
+
+
 class _Loader:
     def __init__(self, options: EngineOptions, progress: Progress) -> None:
         self._options = options
@@ -203,6 +241,8 @@ class _Loader:
         self._warnings: list[str] = []
         self._loads: list[ModelLoad] = []
         self._kind = None if options.draft is None else draft_type(options.draft.path)
+        if self._kind == DRAFT_MODEL and PARD in (options.spec_types or ()):
+            self._kind = PARD
         #: Whether layers for multi-token prediction are the target's own, not those of a file beside it.
         self._carries = MTP in (options.spec_types or ()) and self._kind != MTP
 
@@ -212,6 +252,7 @@ class _Loader:
 
         options = self._options
         check_texts(options)
+        _check_head_options(options)
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)
@@ -221,7 +262,8 @@ class _Loader:
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(native, options.target, "target")
             undo.callback(model.free)
-            target = LlamaTarget(model, replace(self._context(options.target), exact=options.exact))
+            normed = not {*NORMED_TYPES}.isdisjoint(options.spec_types or ())
+            target = LlamaTarget(model, replace(self._context(options.target), exact=options.exact, normed=normed))
             undo.callback(target.close_all)
             template = self._template(model)
             self._loads.append(target.describe("target"))
@@ -281,7 +323,9 @@ class _Loader:
         if self._options.draft is not None and self._options.draft.lora:
             raise UsageError("adapters are for the target alone", hint="Merge the adapter into the draft model's file.")
         by_choice, by_machine = list[str](), list[str]()
-        for flag, model in (("-ngl", self._options.target), ("-ngld", self._options.draft)):
+        # What runs on torch says so itself.
+        draft = None if self._draft_is_folder else self._options.draft
+        for flag, model in (("-ngl", self._options.target), ("-ngld", draft)):
             if model is not None and not native.devices.chosen(model.devices):
                 ignored = by_choice if model.devices == (CPU_ONLY,) and native.can_offload else by_machine
                 ignored += [name for name in _offload_flags(model, flag) if name not in ignored]
@@ -327,11 +371,26 @@ class _Loader:
             if name == MTP and self._carries:
                 context = replace(self._context(self._options.target), n_ctx=target.caps.n_ctx)
                 drafters.append(self._kept(make_drafter(MTP, target.model, context, target)))
+            elif name == self._kind and self._draft_is_folder:
+                drafters.append(self._torch_drafter(name, target))
             elif name == self._kind:
                 drafters.append(self._draft_model(native, target))
             else:
                 drafters += MAKERS[name](sources)
         return drafters
+
+    def _torch_drafter(self, kind: str, target: LlamaTarget) -> Drafter:
+        from localspec.torch_drafters import ForTarget, torch_drafter
+
+        options, model, caps = self._options.draft, target.model, target.caps
+        assert options is not None
+        about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._options.sequences)
+        shape = self._options.medusa_tree or "dynamic"
+        return self._kept(torch_drafter(kind, options, about, self._options.scored, shape))
+
+    @property
+    def _draft_is_folder(self) -> bool:
+        return self._options.draft is not None and self._options.draft.path.is_dir()
 
     def _draft_model(self, native: Native, target: LlamaTarget) -> Drafter:
         options, kind = self._options.draft, self._kind

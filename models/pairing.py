@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.backends.predicting import check_predictors
-from localspec.drafters.files import DFLASH, DRAFT_MODEL, EAGLE3, MTP, type_of
+from localspec.drafters.files import DFLASH, DRAFT_MODEL, EAGLE3, MTP, type_of_file
 from localspec.errors import ModelError, UsageError
 from localspec.hub.header import Header, read_header
 from localspec.hub.names import quant_of
@@ -137,7 +137,7 @@ def _own_layers(path: Path) -> int:
 def _fit(header: Header, times: float, target: Header, wanted: Vocabulary) -> tuple[str, str] | None:
     """A drafter's type, and why it fits; ``None`` if it does not. It is so many ``times`` smaller."""
     vocabulary = Vocabulary.of(header)
-    if (head := type_of(header)) != DRAFT_MODEL:
+    if (head := type_of_file(header)) != DRAFT_MODEL:
         # Heads but EAGLE's are as wide as their target.
         width = header.number("{arch}.target_hidden_size" if head == EAGLE3 else "{arch}.embedding_length")
         if head == MTP and header.architecture != target.architecture:

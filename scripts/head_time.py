@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from localspec.backends.base import Target, Work
-from localspec.backends.llamacpp import LlamaHead, LlamaModel, LlamaOptions, LlamaTarget, Native
+from localspec.backends.llamacpp import EagleHead, LlamaModel, LlamaOptions, LlamaTarget, Native
 from localspec.models.demo import demo_model
 from localspec.spec.tree import TokenTree
 
@@ -52,7 +52,7 @@ def main() -> None:
     context = {"n_ctx": 512, "threads": args.threads, "threads_batch": args.threads}
     options, of_head = (LlamaOptions(path, **context) for path in (args.model or demo_model(), args.head))
     target = LlamaTarget(LlamaModel(native, options), options)
-    head = LlamaHead(LlamaModel(native, of_head), of_head, target)
+    head = EagleHead(LlamaModel(native, of_head), of_head, target)
 
     tokens = list(range(1000, 1000 + TEXT))
     states = np.zeros((TEXT, head.model.n_embd), np.float32)

@@ -71,7 +71,8 @@ class FakeTarget:
         noise: standard deviation of a second table added to the first: a draft model is its target plus noise.
         n_ctx, sequences, rows, leaves: its limits.
         trees, rollback: as `TargetCaps`; ``rollback=0`` behaves like a recurrent model.
-        layers: layers that give features: layer l gives the one-hot of the token l places back.
+        layers: layers that give features: layer l gives the one-hot of the token l places back, and `NORMED` that of
+            the token itself.
     """
 
     def __init__(
@@ -247,6 +248,6 @@ class FakeRows:
             for i, node in enumerate(nodes):
                 text = self._upto(node)
                 if layer < len(text):
-                    rows[i, text[-1 - layer]] = 1.0
+                    rows[i, text[-1 - max(layer, 0)]] = 1.0
             features[layer] = rows
         return features

@@ -17,7 +17,7 @@ from localspec.hub import HubRef
 from localspec.hub.check import damaged
 from localspec.hub.check import verify as checked
 from localspec.hub.remove import Removal, removal, remove
-from localspec.hub.shelf import Entry, beside, facts, located, shelf
+from localspec.hub.shelf import DEMO, Entry, beside, facts, located, shelf
 from localspec.hub.sizes import human
 from localspec.models.pairing import Partner, Target, here, made_for, published, target_called
 from localspec.options import Values
@@ -192,4 +192,19 @@ def verify(values: Values) -> int:
         for part, how in checked(_here(values["model"]), lambda part, share: show(f"checking {part.name}", share)):
             progress.end()
             output.text(f"{part}: {how}\n")
+    return ExitCode.OK
+
+
+def convert(values: Values) -> int:
+    """Writes a head as a GGUF file; stdout gets its path."""
+    from localspec.torch_drafters import require_torch
+
+    if values["output_file"] is None:
+        raise UsageError("models convert needs a file to write", hint="Name it with -o, e.g. -o head.gguf.")
+    require_torch("models convert")
+    from localspec.backends.torch.gguf_head import convert_head
+
+    out, folder = Path(values["output_file"]), Path(values["folder"])
+    convert_head(folder, _here(values["model"] or DEMO), out, values["outtype"])
+    Output().text(f"{out}\n")
     return ExitCode.OK

@@ -87,7 +87,9 @@ def model_files(values: Values, fetch: Fetch = fetch) -> tuple[Path | None, Path
         target = fetch(HubRef.parse(values["hf_repo"], values["hf_file"], flag="-hf"), values)
     if values["hf_repo_draft"] is not None:
         with _of_the_draft_model():
-            draft = fetch(HubRef.parse(values["hf_repo_draft"], values["hf_file_draft"], flag="-hfd"), values)
+            draft = fetch(
+                HubRef.parse(values["hf_repo_draft"], values["hf_file_draft"], flag="-hfd", checkpoint=True), values
+            )
     return target, draft
 
 
@@ -99,7 +101,7 @@ def files_here(values: Values) -> tuple[Path | None, Path | None]:
     """
     target = _named(values["model"])
     with _of_the_draft_model():
-        return target, _named(values["model_draft"])
+        return target, _named(values["model_draft"], checkpoint=True)
 
 
 @contextmanager
@@ -111,12 +113,13 @@ def _of_the_draft_model() -> Iterator[None]:
         raise type(error)(f"the draft model: {error.message}", hint=error.hint) from error
 
 
-def _named(path: str | None) -> Path | None:
-    """``demo`` and the names of the cache stand for files, unless there is a file of that name."""
+def _named(path: str | None, *, checkpoint: bool = False) -> Path | None:
+    """``demo`` and the names of the cache stand for files, unless there is a file of that name. ``checkpoint`` as in
+    `HubRef`."""
     if path is None:
         return None
     with names_nearby(path):
-        return by_name(path) or find(Path(path))
+        return by_name(path, checkpoint=checkpoint) or find(Path(path))
 
 
 @contextmanager

@@ -113,10 +113,13 @@ class DraftModel:
 
     def _catch_up(self, ask: Ask, text: Sequence[int]) -> None:
         """Reads all of ``text`` but what fits into the first pass of the tree."""
-        lane, rows = self._lanes[ask.seq], self._model.caps.max_rows
-        share = max(rows // max(len(self._lanes), 1), 1)
+        lane, rows, share = self._lanes[ask.seq], self._model.caps.max_rows, self._share()
         while len(text) - (read := self._model.n_past(lane)) > share:
             self._read_text(ask, self._pairing.readable(text[read : read + min(rows, len(text) - read - 1)]))
+
+    def _share(self) -> int:
+        """Tokens of each text that fit into the first pass of the trees."""
+        return max(self._model.caps.max_rows // max(len(self._lanes), 1), 1)
 
     def _read_text(self, ask: Ask, chunk: Sequence[int]) -> None:
         """Takes a piece of the text into the cache."""

@@ -1,10 +1,11 @@
-"""``draft-eagle3``, ``draft-mtp``: a head reads the target's hidden states and guesses from them. It lies in a file of
-its own (EAGLE-3, arXiv 2503.01840) or comes with the target (layers for multi-token prediction, arXiv 2412.19437).
+"""``draft-eagle``, ``draft-eagle3``, ``draft-mtp``: a head reads the target's hidden states and guesses from them. It
+lies in a file of its own (EAGLE-1 and -2, arXiv 2401.15077, 2406.16858; EAGLE-3, arXiv 2503.01840) or comes with the
+target (layers for multi-token prediction, arXiv 2412.19437).
 
-The tree grows as a draft model's does (`draft_model`), with one thing more: beside each token the head reads the state
-behind the token before it. In the text these come from the target's passes, for guesses from the head's own. When
-guesses have stood, their cells are dropped and read again with the target's states: a head that goes on from its own
-guesses drifts.
+The tree grows as a draft model's does (`draft_model`: EAGLE-2's dynamic tree), with one thing more: beside each token
+the head reads the state behind the token before it. In the text these come from the target's passes, for guesses from
+the head's own. When guesses have stood, their cells are dropped and read again with the target's states: a head that
+goes on from its own guesses drifts.
 
 So position i of the head's cache holds token i + 1 of the text with the state of token i, and the pending token is read
 first in each tree.

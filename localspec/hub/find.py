@@ -1,4 +1,5 @@
-"""The model that a path on this machine means: a file, any part of a split one, or a folder with one model in it."""
+"""The model that a path on this machine means: a file, any part of a split one, a folder with one model in it, or one
+that is a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import os
 from pathlib import Path
 
 from localspec.errors import ModelError, ModelLoadError, UsageError
+from localspec.hub.folder import is_checkpoint
 from localspec.hub.names import Split, is_model, models, parts_of
 from localspec.hub.ref import is_repo
 
 
 def find(path: Path) -> Path:
-    """The (first) file of a model. Links are kept as they are: the parts of a split model lie beside each other there.
+    """The (first) file of a model, or the folder that is a checkpoint. Links are kept as they are: the parts of a split
+    model lie beside each other there.
 
     Raises:
         ModelError: no such file, a folder with no or with several models, or parts that are missing.
@@ -52,6 +55,8 @@ def _in_folder(folder: Path) -> Path:
     found = dict.fromkeys(parts_of(name)[0] for name in names if is_model(name))
     if len(found) == 1:
         return find(folder / next(iter(found)))
+    if not found and is_checkpoint(folder):
+        return folder
     if not found:
         raise ModelError(f"{folder} is a folder without a GGUF model", hint="Name a .gguf file, or its folder.")
     raise ModelError(f"{folder} holds {len(found)} models", hint=f"Name one of them: {_some(list(found))}.")

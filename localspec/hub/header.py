@@ -17,8 +17,8 @@ from typing import Any
 
 from localspec.errors import ModelLoadError
 
-_STRING, _ARRAY = 8, 9
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _ARCHITECTURE = "general.architecture"
 _DAMAGED = "Download it again; localspec models verify checks a file of the cache."
 
@@ -186,22 +186,22 @@ class _Reader:
         return text
 
     def value(self, kind: int) -> Any:
-        if kind in _SCALARS:
-            return self.number(_SCALARS[kind])
-        if kind == _STRING:
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == STRING:
             return self.string()
-        if kind == _ARRAY:
+        if kind == ARRAY:
             return self._array()
         raise ValueError(f"a value is of the unknown type {kind}")
 
     def _array(self) -> Array:
         kind, count = self.number("I"), self.number("Q")
         start = self.at
-        if kind in _SCALARS:
-            self.at += count * struct.calcsize(f"<{_SCALARS[kind]}")
-        elif kind == _STRING:
+        if kind in SCALARS:
+            self.at += count * struct.calcsize(f"<{SCALARS[kind]}")
+        elif kind == STRING:
             self._skip_strings(count)
-        elif kind == _ARRAY:
+        elif kind == ARRAY:
             for _ in range(count):
                 self._array()
         else:

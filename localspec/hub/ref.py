@@ -13,14 +13,16 @@ _TAG = re.compile(r"[\w.-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class HubRef:
-    """A model of a repository. ``file`` names it outright and makes ``quant`` count for nothing."""
+    """A model of a repository. ``file`` names it outright and makes ``quant`` count for nothing. ``checkpoint``: where
+    there is no GGUF model, the folder of a checkpoint will do."""
 
     repo: str
     quant: str | None = None
     file: str | None = None
+    checkpoint: bool = False
 
     @classmethod
-    def parse(cls, text: str, file: str | None = None, *, flag: str = "-hf") -> HubRef:
+    def parse(cls, text: str, file: str | None = None, *, flag: str = "-hf", checkpoint: bool = False) -> HubRef:
         """Reads ``user/repo[:quant]``.
 
         Raises:
@@ -34,7 +36,7 @@ class HubRef:
             raise UsageError(f"{flag} {text} has no quantisation after the colon", hint=hint)
         if file is not None and not is_safe(file):
             raise UsageError(f"{file} is not the name of a file in a repository", hint="Name it as the hub shows it.")
-        return cls(repo, quant or None, file)
+        return cls(repo, quant or None, file, checkpoint)
 
     def __str__(self) -> str:
         if self.file is not None:

@@ -11,6 +11,7 @@ from localspec.errors import LocalspecError, ModelError, NetworkError
 from localspec.hub.cache import RepoCache, cache_folder
 from localspec.hub.download import check_space, download
 from localspec.hub.faults import no_such_file
+from localspec.hub.folder import CONFIG, files_of, weight_files
 from localspec.hub.names import choose, models, parts_of, tag_for
 from localspec.hub.ref import HubRef
 from localspec.hub.remote import Hub, Listing, Patience
@@ -25,7 +26,8 @@ def resolve(
     token: str | None = None,
     patience: Patience | None = None,
 ) -> Path:
-    """The model's (first) file in the cache, downloaded where it is not there yet or the hub has a newer one.
+    """The model's (first) file in the cache, or the folder of a checkpoint, downloaded where it is not there yet or the
+    hub has a newer one.
 
     A hub that does not answer is no error as long as the cache has the model; ``progress`` is told.
 
@@ -55,7 +57,7 @@ def resolve(
         paths = [download(hub, cache, listing.commit, file, watcher) for file in files]
     with suppress(OSError):  # a cache that may only be read is no reason to fail
         cache.set_main(listing.commit)
-    return paths[0]
+    return _named(paths[0])
 
 
 def is_offline(environ: Mapping[str, str] | None = None) -> bool:
@@ -65,14 +67,34 @@ def is_offline(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def cached(ref: HubRef, root: Path | None = None) -> Path | None:
-    """The model's (first) file if all of it is in the cache."""
+    """The model's (first) file, or the folder of a checkpoint, if all of it is in the cache."""
     cache = RepoCache(root or cache_folder(), ref.repo)
     for folder in cache.snapshots():
         names = cache.names(folder)
-        name = choose_from(names, ref)
-        if name is not None and set(parts_of(name)) <= set(names):
-            return folder / parts_of(name)[0]
+        files = _files(names, ref)
+        if files and set(files) <= set(names) and (files[0] != CONFIG or _is_whole(folder)):
+            return _named(folder / files[0])
     return None
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        return bool(weight_files(folder))
+    except ModelError:
+        return False
+
+
+def _named(first: Path) -> Path:
+    """What a model is named by, whose first file this is."""
+    return first.parent if first.name == CONFIG else first
+
+
+def _files(names: Collection[str], ref: HubRef) -> tuple[str, ...]:
+    """All files of what ``ref`` means; () if there is no such thing."""
+    name = choose_from(names, ref)
+    if name is not None:
+        return parts_of(name)
+    return files_of(names) if ref.checkpoint and ref.file is None and ref.quant is None else ()
 
 
 def choose_from(names: Collection[str], ref: HubRef) -> str | None:
@@ -88,13 +110,12 @@ def _wanted(ref: HubRef, listing: Listing) -> tuple[str, ...]:
     Raises:
         ModelError: there is no such file, or a part of it is missing.
     """
-    name = choose_from(listing.files, ref)
-    if name is None:
+    names = _files(listing.files, ref)
+    if not names:
         raise _not_there(ref, list(listing.files), ref.repo)
-    names = parts_of(name)
     if missing := [part for part in names if part not in listing.files]:
         raise ModelError(
-            f"{ref.repo} lacks {len(missing)} of {len(names)} parts of {name}", hint="Choose another quantisation."
+            f"{ref.repo} lacks {len(missing)} of {len(names)} parts of {names[0]}", hint="Choose another quantisation."
         )
     return names
 

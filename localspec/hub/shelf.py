@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,9 @@ def _in_cache(cache: RepoCache) -> Iterator[tuple[str, Path]]:
             yield f"{cache.repo}:{tag_for(name, files)}", files[name]
 
 
-def by_name(text: str) -> Path | None:
+def by_name(text: str, *, checkpoint: bool = False) -> Path | None:
     """The (first) file of ``demo`` or of ``user/repo[:quant]`` in the cache; ``None`` for anything else, and for what
-    is a path as well.
+    is a path as well. ``checkpoint`` as in `HubRef`.
 
     Raises:
         ModelError: the demo model is not installed.
@@ -103,7 +103,7 @@ def by_name(text: str) -> Path | None:
         return demo_model()
     with suppress(UsageError):  # it may be the path of a file that is not there
         if (ref := _ref(text)) is not None:
-            return cached(ref)
+            return cached(replace(ref, checkpoint=checkpoint))
     return None
 
 

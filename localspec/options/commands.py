@@ -196,6 +196,7 @@ VERIFY = Command(
         *("model", "model_draft", "hf_repo", "spec", "spec_type", "ctx_size", "threads", "gpu_layers", "config"),
     ),
 )
+(_TARGET,) = (option for option in MODEL_OPTIONS if option.name == "model")
 #: What the doctor makes room for.
 _SIZES = ("ctx_size", "cache_type_k", "cache_type_v", "cache_type_k_draft", "cache_type_v_draft")
 DOCTOR = Command(
@@ -299,6 +300,35 @@ MODELS = (
         (Example("After a crash", "localspec models verify ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
         "The structure of every file is checked, and in the cache its checksum, too. Of a file elsewhere no checksum is"
         " known: there, damage within its weights is not found.",
+    ),
+    Command(
+        "models convert",
+        "Write an EAGLE-3 head of the hub as a GGUF file, which needs no torch to run.",
+        (
+            _argument("folder", "FOLDER", "config.json and weights: official, SpecForge's or speculators' form."),
+            replace(_TARGET, help="The head's target, whose tokenizer goes into the file; not given = demo."),
+            Option("output_file", ("-o", "--output-file"), str, None, "File to write.", SHELF, "FILE", key=False),
+            Option(
+                "outtype",
+                ("--outtype",),
+                str,
+                "f16",
+                "Type of its matrices.",
+                SHELF,
+                "TYPE",
+                choices=("f32", "f16", "bf16", "q8_0"),
+                key=False,
+            ),
+            *CONFIG_OPTIONS,
+        ),
+        (
+            Example(
+                "Then: localspec chat -m big.gguf -md head.gguf",
+                "localspec models convert head/ -m big.gguf -o head.gguf",
+            ),
+        ),
+        "What the head was made for has to be the model of -m. Heads that llama.cpp has no form for (EAGLE-1 and -2)"
+        " are run from their folder: -md FOLDER.",
     ),
 )
 #: Commands that come in groups, and what the group is for.

@@ -28,6 +28,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         ModelError: no ``-m``, and the demo model is not installed.
     """
     from localspec.loading import EngineOptions
+    from localspec.torch_drafters import Scored
 
     if draft is None and values["model_draft"] is not None:
         draft = Path(values["model_draft"])
@@ -47,6 +48,8 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         log_file=_path(values["log_file"]),
         rpc=servers(values["rpc"]),
         exact=values["exact"],
+        scored=Scored(values["head_vocab"], _path(values["token_map"])),
+        medusa_tree=values["medusa_tree"],
     )
 
 

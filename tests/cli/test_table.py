@@ -18,6 +18,7 @@ from localspec.options.commands import Command
 from localspec.options.option import spellings
 from localspec.options.parse import parse
 from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, ONLY_WITH
+from localspec.torch_drafters import Scored
 from localspec.types import SamplingParams
 
 #: For options whose kind does not say what a sensible value is.
@@ -126,6 +127,9 @@ ARRIVES = {
     "lookup_static": {"by_text.lookup_static"},
     "lookup_dynamic": {"by_text.lookup_dynamic"},
     "spec_corpus": {"by_text.corpus"},
+    "head_vocab": {"scored.n"},
+    "token_map": {"scored.path"},
+    "medusa_tree": {"medusa_tree"},
     "seed": {"sampling.seed"},
     "temp": {"sampling.temperature"},
     "top_k": {"sampling.top_k"},
@@ -301,10 +305,11 @@ def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option, 
 
 def test_every_field_has_an_option() -> None:
     reached = {field for arrives in ARRIVES.values() for field in arrives}
-    whole = {"target", "draft", "by_text"}
+    whole = {"target", "draft", "by_text", "scored"}
     by_library = {"sequences", "measure"}
     parts = {name.rpartition(".")[0] for name in reached}
     assert {f"by_text.{field.name}" for field in fields(TextOptions)} <= reached | parts
+    assert {f"scored.{field.name}" for field in fields(Scored)} <= reached
     assert {f"sampling.{field.name}" for field in fields(SamplingParams)} <= reached
     assert {field.name for field in fields(EngineOptions)} - whole - by_library <= reached
     assert {f"target.{field.name}" for field in fields(ModelOptions)} - {"target.rope"} <= reached

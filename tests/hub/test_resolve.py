@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ExitCode, ModelError, NetworkError
-from localspec.hub import HubRef, RepoCache, cached, locate, repos
+from localspec.hub import HubRef, RepoCache, cached, locate, repos, resolve
 from tests.hub.conftest import Client
 from tests.hub.server import COMMIT, NEXT_COMMIT, FakeHub, Fault
 
@@ -168,3 +168,47 @@ def test_links_are_found_in_the_cache(client: Client) -> None:
     assert path.parent.parent == RepoCache(client.cache, REPO).snapshot(COMMIT)
     assert locate(path.resolve(), client.cache) is None
     assert locate(Path("/elsewhere/a.gguf"), client.cache) is None
+
+
+# Checkpoints, for what runs on torch
+
+HEAD = "user/head"
+
+
+def draft(client: Client, repo: str, *, offline: bool = False) -> Path:
+    return resolve(HubRef.parse(repo, checkpoint=True), progress=client.watched, offline=offline)
+
+
+def test_a_checkpoint_is_a_folder_of_what_it_needs(client: Client) -> None:
+    files = {
+        "config.json": b"{}",
+        "model.safetensors.index.json": b'{"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}',
+        "model-1.safetensors": b"a",
+        "model-2.safetensors": b"b",
+        "tokenizer.json": b"{}",
+    }
+    client.hub.repos[HEAD] = {**files, "pytorch_model.bin": b"x", "README.md": b"#", "training_state.pt": b"y"}
+    folder = draft(client, HEAD)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+    client.hub.requests.clear()
+    assert draft(client, HEAD, offline=True) == folder
+    assert client.hub.requests == []
+    (folder / "model-2.safetensors").unlink()
+    with pytest.raises(ModelError, match="is not in the cache"):
+        draft(client, HEAD, offline=True)
+
+
+def test_a_checkpoint_in_one_file_of_another_name(client: Client) -> None:
+    client.hub.repos[HEAD] = {"config.json": b"{}", "medusa_lm_head.pt": b"x"}
+    assert {path.name for path in draft(client, HEAD).iterdir()} == {"config.json", "medusa_lm_head.pt"}
+
+
+def test_a_gguf_model_is_preferred_and_targets_are_never_checkpoints(client: Client) -> None:
+    assert draft(client, REPO).name == "a-Q8_0.gguf"
+    client.hub.repos[HEAD] = {"config.json": b"{}", "model.safetensors": b"x"}
+    with pytest.raises(ModelError, match="holds no GGUF model"):
+        client.get(HEAD)
+    with pytest.raises(ModelError, match="user/words holds no GGUF model"):  # no config
+        draft(client, "user/words")
+    with pytest.raises(ModelError, match="no GGUF model"):
+        draft(client, f"{HEAD}:Q8_0")

@@ -130,9 +130,14 @@ def check(engine: Engine) -> None:
     check_cells(target)
     for drafter in engine._panel._drafters:
         if isinstance(drafter, DraftModel):
-            for draft in single(drafter._model):
-                if not drafter._growing:
-                    check_cells(draft)
+            model: Any = drafter._model
+            if drafter._growing:
+                continue
+            contexts = single(model)
+            for draft in contexts:
+                check_cells(draft)
+            if not contexts:  # of torch
+                assert not any(one.nodes for one in model._seqs.values())
 
 
 def single(model: Target) -> list[LlamaTarget]:

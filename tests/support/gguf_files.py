@@ -47,6 +47,10 @@ class TokenizerKeys:
         _, kind, element = self.keys.get(name, (None, gguf.GGUFValueType.STRING, None))
         return TokenizerKeys({**self.keys, name: (value, kind, element)})
 
+    def with_integer(self, name: str, value: int) -> TokenizerKeys:
+        """A copy that says so."""
+        return TokenizerKeys({**self.keys, name: (value, gguf.GGUFValueType.UINT32, None)})
+
     def without(self, name: str) -> TokenizerKeys:
         return TokenizerKeys({key: value for key, value in self.keys.items() if key != name})
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from localspec.backends.memory import ROOM, CacheShape
 from localspec.errors import ExitCode
 from localspec.tools.doctor import TITLES, Finding, Level, examine, exit_code
+from localspec.tools.doctor import models as doctor_models
 from localspec.tools.doctor.facts import (
     Build,
     Config,
@@ -271,6 +272,19 @@ def test_a_file_that_is_no_model() -> None:
     assert found(facts, "target.file") == Finding("target.file", Level.PROBLEM, fault.message, fault.hint)
     assert exit_code(examine(facts)) == ExitCode.MODEL
     assert not [one for one in examine(facts) if one.group == "pair" or one.check == "memory.fit"]
+
+
+def test_a_folder_of_the_hub_can_be_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    def level(role: str, kind: str) -> Level:
+        changes: dict[str, Any] = {"pairing": None, role: Model("head", Path("head"), checkpoint=kind)}
+        findings = examine(replace(FACTS, **changes))
+        return next(one.level for one in findings if one.check == f"{role}.file")
+
+    monkeypatch.setattr(doctor_models, "find_spec", lambda name: object())
+    assert level("draft", "draft-eagle") == Level.OK
+    assert level("draft", "draft-simple") == level("target", "draft-eagle") == Level.PROBLEM
+    monkeypatch.setattr(doctor_models, "find_spec", lambda name: None)
+    assert level("draft", "draft-eagle") == Level.PROBLEM
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ class LlamaOptions(ModelOptions):
 
     ``n_ctx = 0`` takes the model's own length; ``threads = None`` is every core. ``sequences`` conversations and
     ``branches`` further tree branches share one cache; ``outputs`` rows of a pass may have logits. ``exact``: rows do
-    not depend on what is computed beside them (`localspec.backends.llamacpp.exact`). ``predictors``: layers for
-    multi-token prediction are loaded as well.
+    not depend on what is computed beside them (`localspec.backends.llamacpp.exact`). ``normed``: what comes out of the
+    final norm can be asked for. ``predictors``: layers for multi-token prediction are loaded as well.
     """
 
     n_ctx: int = 0
@@ -40,4 +40,5 @@ class LlamaOptions(ModelOptions):
     outputs: int = 32
     swa_full: bool = True
     exact: bool = False
+    normed: bool = False
     predictors: bool = False

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import CARRIED, Row, Rows, TargetCaps, Work
+from localspec.backends.base import CARRIED, NORMED, Row, Rows, TargetCaps, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.branches import Branches, IdPool
 from localspec.backends.llamacpp.context import LlamaContext
@@ -19,7 +20,7 @@ from localspec.backends.llamacpp.native import InterruptFlag
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.placement import placement
 from localspec.backends.llamacpp.vocab import LlamaVocab
-from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory
+from localspec.errors import Cancelled, DecodeError, EngineError, ModelFault, OutOfMemory, UsageError
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import Exact, ModelLoad
@@ -28,6 +29,8 @@ Features = NDArray[np.float32]
 
 NO_ROOM = 1  # llama_decode's code where the cache lacks cells; it is unchanged then
 FEW = 8  # rows up to here are written one by one, more of a chain as arrays
+#: Rows of a pass at most where each may have to give what comes out of the final norm, and with it its logits.
+NORMED_ROWS = 128
 NAN_HINT = "The file is damaged: compare its checksum or download it again."
 
 
@@ -42,6 +45,9 @@ class LlamaTarget:
     """
 
     def __init__(self, model: LlamaModel, options: LlamaOptions, interrupt: InterruptFlag | None = None) -> None:
+        if options.normed:
+            rows = max(NORMED_ROWS, options.outputs, options.sequences + options.branches + 1)
+            options = replace(options, n_batch=rows, n_ubatch=min(options.n_ubatch, rows), outputs=rows)
         if options.exact:
             options = exact_options(model, options)
         self._filled_to = 1
@@ -73,9 +79,10 @@ class LlamaTarget:
             max_leaves=n_ids,
             trees=self._shares,
             rollback=0 if model.is_recurrent else None,
-            feature_layers=frozenset(_layers(model)),
+            feature_layers=frozenset(_layers(model)) | frozenset([NORMED] * options.normed),
         )
         self._layers: set[int] = set()  # whose inputs are kept
+        self._normed = False  # whether passes give what comes out of the final norm
         self._batch = self._make_batch(n_ids)
         self._row_type = ctypes.c_float * self._caps.n_vocab
         self._row_address = model.native.row_address
@@ -97,14 +104,21 @@ class LlamaTarget:
         """A bit-rotted file loads and computes NaN with return code 0; better said now than token 0 for ever."""
         seq = self.open()
         token = self._model.vocab.bos or 0
-        row = self.forward([self._first_work(seq, token)])[0].logits(0)
+        rows = self.forward([self._first_work(seq, token)])[0]
+        row = rows.logits(0)
         finite = bool(np.isfinite(row).any()) and not bool(np.isnan(row).any())
         self.close(seq)
         if not finite:
             raise ModelFault(f"{self._model.path.name} computes no finite scores (NaN)", hint=NAN_HINT)
+        if NORMED in rows.features and not rows.features[NORMED].any():
+            raise UsageError(
+                f"llama.cpp does not give what comes out of the final norm of the architecture"
+                f" {self._model.architecture}",
+                hint="Use a draft model (-md) or n-grams (--spec-type).",
+            )
 
     def _first_work(self, seq: int, token: int) -> Work:
-        return Work(seq, TokenTree.root(token))
+        return Work(seq, TokenTree.root(token), features=(NORMED,) if self._options.normed else ())
 
     @property
     def caps(self) -> TargetCaps:
@@ -187,7 +201,11 @@ class LlamaTarget:
         return rows
 
     def _keep_layers(self, layers: Set[int]) -> None:
-        for layer in layers - self._layers:
+        normed = NORMED in layers
+        if normed != self._normed:
+            self._lib.llama_set_embeddings(self._ctx, normed)
+            self._normed = normed
+        for layer in layers - self._layers - {NORMED}:
             hooks = self._model.native.hooks
             if layer == CARRIED:
                 hooks.give_states(self._ctx, every_row=True)
@@ -202,7 +220,7 @@ class LlamaTarget:
     def _fill_up(self, work: Sequence[Work]) -> None:
         """Adds rows that nothing looks at. The last layers compute only rows with logits, so these have them too where
         others have: none or all of them, in all passes that are made."""
-        wanted = any(item.rows_from < len(item.tree) for item in work)
+        wanted = self._normed or any(item.rows_from < len(item.tree) for item in work)
         for position in range(-self._batch.rows % self._filled_to):
             self._batch.add(0, position, (self._spare,), wanted)
 
@@ -215,13 +233,15 @@ class LlamaTarget:
                 hint="Raise -b or draft fewer tokens.",
             )
         ids = seq.place(tree, item.done)
+        # llama.cpp gives what comes out of the final norm of all rows, with their logits, or of none.
+        rows_from = 0 if self._normed else item.rows_from
         if len(tree) - item.done > FEW and tree.is_chain:
             tokens = tree.tokens[item.done :]
-            wanted_from = max(item.rows_from - item.done, 0)
+            wanted_from = max(rows_from - item.done, 0)
             first = batch.add_chain(tokens, seq.n_past + item.done, ids[item.done][0], wanted_from)
             return {node: first + node - item.done for node in range(item.done, len(tree))}
         return {
-            node: batch.add(tree.tokens[node], seq.n_past + tree.depths[node], ids[node], node >= item.rows_from)
+            node: batch.add(tree.tokens[node], seq.n_past + tree.depths[node], ids[node], node >= rows_from)
             for node in seq.order
         }
 
@@ -287,11 +307,16 @@ class LlamaTarget:
         return view
 
     def layer(self, layer: int, rows: Sequence[int]) -> Features:
-        """What a layer read for ``rows`` of the last pass: ``[len(rows), n_embd]``, a view where they lie in a row."""
-        hooks, rows_there, width = self._model.native.hooks, self._batch.rows, self._model.n_embd
-        if layer == CARRIED:
-            return picked(hooks.states(self._ctx, rows_there, width), rows)
-        return picked(hooks.layer(self._ctx, layer, rows_there, width), rows)
+        """What a layer read, the final norm gave, or is carried on, for ``rows`` of the last pass: ``[len(rows),
+        n_embd]``, a view where they lie in a row."""
+        hooks, size = self._model.native.hooks, (self._batch.rows, self._model.n_embd)
+        if layer == NORMED:
+            states = np.ctypeslib.as_array(self._lib.llama_get_embeddings(self._ctx), size)
+        elif layer == CARRIED:
+            states = hooks.states(self._ctx, *size)
+        else:
+            states = hooks.layer(self._ctx, layer, *size)
+        return picked(states, rows)
 
     def cells(self, seq: int) -> int:
         """Bytes of state the cache holds for a sequence: linear in its cells, for checks in tests."""

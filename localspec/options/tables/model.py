@@ -21,7 +21,7 @@ MODEL_OPTIONS = (
         ("-md", "--model-draft"),
         str,
         None,
-        "Draft model, head or block drafter that guesses ahead for the target; named as for -m.",
+        "Draft model, head or block drafter that guesses ahead; named as for -m, or a head's folder.",
         MODEL,
         "FILE",
         aliases=("--spec-draft-model",),

@@ -21,9 +21,8 @@ SPEC_OPTIONS = (
         ("--spec-type",),
         str,
         None,
-        "Drafters (a comma list): none, draft-simple, draft-eagle3, draft-dflash, draft-dspark (-md), draft-mtp (layers"
-        " of the target, or -md), suffix, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, lookahead;"
-        " default suffix, with -md what its file is, too.",
+        "Drafters (a comma list): none, suffix, lookahead, ngram- (simple, map-k, map-k4v, mod, cache), draft- (simple,"
+        " eagle, eagle3, mtp, dflash, dspark, medusa, hydra, pard); default suffix, with -md what it is.",
         SPEC,
         "LIST",
         former=("--speculative-algorithm",),
@@ -108,5 +107,37 @@ SPEC_OPTIONS = (
         SPEC,
         "RULE",
         choices=("draw", "ratio"),
+    ),
+    Option(
+        "medusa_tree",
+        ("--spec-medusa-tree",),
+        str,
+        None,
+        "Medusa's trees: dynamic = by what its heads say; static = by how often each rank of each head was right so"
+        " far. Default dynamic.",
+        SPEC,
+        "SHAPE",
+        choices=("dynamic", "static"),
+    ),
+    Option(
+        "head_vocab",
+        ("--spec-head-vocab",),
+        int,
+        None,
+        "Tokens that an EAGLE head in torch scores, if it can score all: the most frequent ones.",
+        SPEC,
+        "N",
+        least=1,
+    ),
+    Option(
+        "token_map",
+        ("--spec-token-map",),
+        str,
+        None,
+        "Which tokens are frequent: a list of ids (.json, .pt), the most frequent first, or a text to count them in;"
+        " not given: the tokenizer's first.",
+        SPEC,
+        "FILE",
+        former=("--speculative-token-map",),
     ),
 )

@@ -15,8 +15,10 @@ from localspec.backends.container import container_limits
 from localspec.backends.memory import CacheShape, available_bytes, total_bytes
 from localspec.chat.store import sessions_file
 from localspec.control.threads import core_count
+from localspec.drafters.files import type_of_folder
 from localspec.errors import LocalspecError, ModelError
 from localspec.hub import cache_folder
+from localspec.hub.folder import read_config
 from localspec.hub.header import Header as FileHeader
 from localspec.hub.header import read_header
 from localspec.hub.shelf import facts_in, parts
@@ -82,6 +84,8 @@ def _model(named: Named) -> Model:
     except LocalspecError as error:
         return Model(named.text, fault=Fault(error.message, error.hint))
     try:
+        if path.is_dir():
+            return Model(named.text, path, checkpoint=type_of_folder(read_config(path)))
         return Model(named.text, path, _header(path))
     except LocalspecError as error:
         return Model(named.text, path, fault=Fault(error.message, error.hint))

@@ -101,7 +101,8 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Model:
     """``given`` is what the user wrote. Without ``header`` the file is missing or no model, and ``fault`` says why.
-    ``reading`` is ``None`` where llama.cpp could not be asked, ``died`` how it ended if it did not survive it."""
+    ``reading`` is ``None`` where llama.cpp could not be asked, ``died`` how it ended if it did not survive it.
+    ``checkpoint``: it is a folder of the hub, a drafter of this type (``--spec-type``)."""
 
     given: str
     path: Path | None = None
@@ -109,6 +110,7 @@ class Model:
     fault: Fault | None = None
     reading: Reading | None = None
     died: str = ""
+    checkpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

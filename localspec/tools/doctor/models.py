@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
+from localspec.drafters.files import DRAFT_MODEL
 from localspec.hub.sizes import human
 from localspec.tools.doctor.facts import Header, Model, Wanted
 from localspec.tools.doctor.findings import Finding, Level
@@ -29,8 +31,23 @@ def check(target: Model | None, draft: Model | None, wanted: Wanted) -> Iterator
         yield from _model("draft", draft)
 
 
+def _checkpoint(role: str, model: Model) -> Finding:
+    """A folder of the hub, which torch may run as a head."""
+    name = f"{role}.file"
+    if role == "target" or model.checkpoint == DRAFT_MODEL:
+        what = f"{model.path} is a folder of the hub, which only heads can be"
+        return Finding(name, Level.PROBLEM, what, "a GGUF file of it")
+    what = f"{model.path}: a folder of the hub for {model.checkpoint}"
+    if find_spec("torch") is None:
+        return Finding(name, Level.PROBLEM, f"{what}, which runs on torch", "pip install 'localspec[torch]'")
+    return Finding(name, Level.OK, f"{what}, which torch runs")
+
+
 def _model(role: str, model: Model) -> Iterator[Finding]:
     name, header = f"{role}.file", model.header
+    if model.checkpoint:
+        yield _checkpoint(role, model)
+        return
     if header is None:
         fault = model.fault
         assert fault is not None

@@ -1,0 +1,1 @@
+"""torch: models of GGUF files as plain tensors."""

@@ -1,0 +1,58 @@
+"""Where a drafter in torch lies, and what it is computed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from localspec.backends.options import CPU_ONLY, ModelOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``dtype`` is that of weights and caches. ``threads``: fixed by the user; ``None``: as `set_threads` says."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    dtype: torch.dtype = torch.float32
+    threads: int | None = None
+
+    @classmethod
+    def of(cls, options: ModelOptions) -> Place:
+        """CUDA where some layers are to be offloaded and torch has it."""
+        if options.gpu_layers != 0 and options.devices != (CPU_ONLY,) and torch.cuda.is_available():
+            return cls(torch.device("cuda"), torch.bfloat16, options.threads)
+        return cls(threads=options.threads)
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """For the record of the load."""
+        return ("device", self.device.type), ("weights", "bf16" if self.dtype == torch.bfloat16 else "f32")
+
+    def warnings(self, options: ModelOptions) -> tuple[str, ...]:
+        """What was asked for, and is not."""
+        ignored = bool(options.gpu_layers) and self.device.type == "cpu"
+        return (f"-ngld ignored: torch sees no CUDA device for {options.path.name}",) * ignored
+
+    def put(self, weights: Tensor) -> Tensor:
+        return weights.to(self.device, self.dtype)
+
+    def put_array(self, numbers: NDArray[np.float32]) -> Tensor:
+        return self.put(torch.from_numpy(numbers))
+
+    def start(self) -> None:
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+
+    def set_threads(self, n: int) -> None:
+        if self.threads is None:
+            torch.set_num_threads(n)
+
+
+def array(numbers: Tensor) -> NDArray[np.float32]:
+    """In float32, in this machine's memory."""
+    found: NDArray[np.float32] = numbers.float().cpu().numpy()
+    return found

@@ -1,0 +1,174 @@
+"""Drafters in torch from a folder of the hub: part of the composition root, where `localspec.loading` needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localspec.backends.options import ModelOptions
+from localspec.drafter_making import Made
+from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
+from localspec.drafters.head import HeadModel
+from localspec.drafters.medusa import Hydra, Medusa, Shape
+from localspec.drafters.pard import ParallelModel
+from localspec.errors import ModelLoadError, UsageError
+from localspec.types import ModelLoad
+from localspec.vocab import Pairing, Vocab
+
+if TYPE_CHECKING:
+    from localspec.backends.torch.checkpoint import Checkpoint
+    from localspec.backends.torch.place import Place
+    from localspec.drafters.base import Drafter
+
+
+@dataclass(frozen=True, slots=True)
+class ForTarget:
+    """What a drafter has to know of its target: ``path`` is its file, where heads borrow what they lack."""
+
+    path: Path
+    vocab: Vocab
+    width: int
+    layers: int
+    n_ctx: int
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Which tokens a head with a full vocabulary is to score: the ``n`` most frequent by the file ``path``
+    (`localspec.backends.torch.token_map`)."""
+
+    n: int | None = None
+    path: Path | None = None
+
+    @property
+    def flag(self) -> str:
+        """How it is asked for; "" if it is not."""
+        return "--spec-head-vocab" if self.n is not None else "--spec-token-map" if self.path is not None else ""
+
+
+def torch_drafter(
+    kind: str, options: ModelOptions, target: ForTarget, scored: Scored, shape: Shape = "dynamic"
+) -> Made:
+    """The drafter of ``kind`` that lies in the folder of ``options``; ``shape`` is for Medusa's trees.
+
+    Raises:
+        UsageError: torch is not installed, or it was made for another target.
+        PairingError: it has another vocabulary.
+        ModelLoadError: the folder lacks something, or holds what it should not.
+    """
+    folder = options.path
+    if kind not in (EAGLE, EAGLE3, MEDUSA, *_MAKERS):
+        raise UsageError(
+            f"{folder.name} is no head that is known, and draft models have to be GGUF files",
+            hint="Use a GGUF file of it.",
+        )
+    require_torch(kind)
+    _check_options(options)
+    from localspec.backends.torch.checkpoint import read_checkpoint
+    from localspec.backends.torch.place import Place
+
+    place = Place.of(options)
+    if kind == MEDUSA:
+        medusa = _medusa(folder, target, place, shape)
+        return _made(medusa, options, place, ("tree", shape))
+    checkpoint = read_checkpoint(folder)
+    if kind in (EAGLE, EAGLE3):
+        return _eagle(kind, checkpoint, options, target, scored)
+    return _made(_MAKERS[kind](checkpoint, folder, target, place), options, place)
+
+
+def _made(drafter: Drafter, options: ModelOptions, place: Place, *settings: tuple[str, str]) -> Made:
+    load = ModelLoad("draft", str(options.path), (("runs on", "torch"), *place.settings, *settings))
+    return Made(drafter, load, place.warnings(options))
+
+
+def _check_options(options: ModelOptions) -> None:
+    """Raises `UsageError`: what llama.cpp can do with a draft model, and torch cannot."""
+    for flag, is_given in (
+        ("-ctkd", options.cache_type_k not in ("f16", "f32")),
+        ("-ctvd", options.cache_type_v not in ("f16", "f32")),
+        ("-otd", bool(options.tensor_overrides)),
+        ("-ncmoed", bool(options.cpu_moe)),
+    ):
+        if is_given:
+            raise UsageError(f"{flag} is for GGUF files: {options.path.name} runs on torch", hint="Leave it out.")
+
+
+def require_torch(kind: str) -> None:
+    """Raises `UsageError` where torch is not installed."""
+    if find_spec("torch") is None:
+        raise UsageError(f"{kind} runs on torch, which is not installed", hint="pip install 'localspec[torch]'")
+
+
+def _medusa(folder: Path, target: ForTarget, place: Place, shape: Shape) -> Drafter:
+    from localspec.backends.torch.checkpoint import read_checkpoint
+    from localspec.backends.torch.medusa import TorchMedusa, is_of_medusa
+    from localspec.backends.torch.tensors import UNEMBEDDING, gguf_tensor
+
+    n, checkpoint = target.vocab.n_tokens, read_checkpoint(folder, is_of_medusa)
+    heads = TorchMedusa(checkpoint, target.width, n, partial(gguf_tensor, target.path, UNEMBEDDING), place)
+    return Medusa(heads, Pairing(n, frozenset()), shape)
+
+
+def _hydra(checkpoint: Checkpoint, folder: Path, target: ForTarget, place: Place) -> Drafter:
+    from localspec.backends.torch.medusa import TorchHydra
+    from localspec.backends.torch.tensors import EMBEDDING, UNEMBEDDING, gguf_tensor
+
+    n = target.vocab.n_tokens
+    fetch = partial(gguf_tensor, target.path)
+    heads = TorchHydra(checkpoint, target.width, n, partial(fetch, EMBEDDING), partial(fetch, UNEMBEDDING), place)
+    return Hydra(heads, Pairing(n, frozenset()))
+
+
+def _pard(checkpoint: Checkpoint, folder: Path, target: ForTarget, place: Place) -> Drafter:
+    from localspec.backends.torch.hub_model import HubLlama, paired
+    from localspec.backends.torch.target import TorchTarget
+
+    model = HubLlama(checkpoint, place)
+    rows, mask = len(model.embedding), checkpoint.config["pard_token"]
+    if not isinstance(mask, int) or not 0 <= mask < rows:
+        raise ModelLoadError(f"its mask token is {mask!r}; it has {rows} tokens", hint="Download it again.")
+    pairing = paired(folder, rows, target.vocab)
+    n_ctx = min(target.n_ctx, model.n_ctx_train)
+    draft = TorchTarget(model, target.vocab, n_ctx=n_ctx, sequences=target.sequences, place=place)
+    return ParallelModel(draft, pairing, mask)
+
+
+def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: ForTarget, scored: Scored) -> Made:
+    from localspec.backends.torch.eagle_weights import TargetShape, read_eagle
+    from localspec.backends.torch.ends import ends_of
+    from localspec.backends.torch.head import TorchHead
+    from localspec.backends.torch.place import Place
+    from localspec.backends.torch.token_map import frequent
+
+    name, vocab = options.path.name, target.vocab
+    shape = TargetShape(target.path.name, target.layers, target.width, vocab.n_tokens)
+    weights = read_eagle(checkpoint, shape, name)
+    if weights.is_third != (kind == EAGLE3):
+        raise ModelLoadError(
+            f"{name} is an {'EAGLE-3' if weights.is_third else 'EAGLE-1'} head, and its config.json says otherwise",
+            hint="Check its config.json.",
+        )
+    keep = frequent(vocab, scored.n, scored.path) if scored.flag else None
+    ends = ends_of(weights, target.path, vocab.n_tokens, keep, name)
+    place = Place.of(options)
+    head = TorchHead(
+        weights,
+        ends,
+        vocab,
+        n_ctx=target.n_ctx,
+        sequences=target.sequences,
+        place=place,
+    )
+    drafter = HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind)
+    layers = "final norm" if kind == EAGLE else ",".join(map(str, head.layers))
+    n_scored = vocab.n_tokens if ends.ids is None else len(ends.ids)
+    return _made(drafter, options, place, ("layers", layers), ("scored tokens", str(n_scored)))
+
+
+_MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget, Place], Drafter]] = {HYDRA: _hydra, PARD: _pard}

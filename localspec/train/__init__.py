@@ -1,0 +1,1 @@
+"""Making a drafter for a target, from what the target itself writes."""

@@ -1,0 +1,136 @@
+"""An EAGLE-3 head in training (arXiv 2503.01840): one decoder layer over the target's states, taught in the way it will
+be used.
+
+Training-time test: after the states of the text it is fed its own, `depth` times in a row, and is to be right each
+time. In round k row t holds token t + 1 + k; it sees the text's rows up to t, and its own rounds 1…k at t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from localspec.backends.torch.llama import Shape, TorchLlama, norm, rope, rotated
+
+
+@dataclass(frozen=True, slots=True)
+class HeadShape:
+    """Sizes of a head: ``layers`` of the target it reads, and ``ids`` it can guess, ascending."""
+
+    layers: tuple[int, int, int]
+    ids: tuple[int, ...]
+    heads: int
+    kv_heads: int
+    each: int
+    width: int
+    inner: int
+    eps: float
+    rope_base: float
+
+    @classmethod
+    def fitting(cls, target: Shape, ids: Sequence[int]) -> HeadShape:
+        """As wide as the target, reading it near its start, in its middle and near its end."""
+        layers = (2, target.layers // 2, target.layers - 3)
+        return cls(
+            layers=layers,
+            ids=tuple(ids),
+            heads=target.heads,
+            kv_heads=target.kv_heads,
+            each=target.each,
+            width=target.width,
+            inner=target.inner,
+            eps=target.eps,
+            rope_base=target.rope_base,
+        )
+
+
+class Eagle3(nn.Module):
+    """The weights, named as in a GGUF file."""
+
+    def __init__(self, shape: HeadShape, target_width: int) -> None:
+        super().__init__()
+        self.shape = shape
+        width, q, kv = shape.width, shape.heads * shape.each, shape.kv_heads * shape.each
+        self.fc = _linear(3 * target_width, width)
+        self.attn_norm = nn.Parameter(torch.ones(width))
+        self.attn_norm_2 = nn.Parameter(torch.ones(width))
+        self.attn_q = _linear(2 * width, q)
+        self.attn_k = _linear(2 * width, kv)
+        self.attn_v = _linear(2 * width, kv)
+        self.attn_output = _linear(q, width)
+        self.ffn_norm = nn.Parameter(torch.ones(width))
+        self.ffn_gate = _linear(width, shape.inner)
+        self.ffn_up = _linear(width, shape.inner)
+        self.ffn_down = _linear(shape.inner, width)
+        self.output_norm = nn.Parameter(torch.ones(width))
+        self.output = _linear(width, len(shape.ids))
+
+    @torch.no_grad()
+    def begin_from(self, target: TorchLlama) -> None:
+        """Starts as the target's last layer, which reads its state and knows no token yet: it knows what scores are
+        made of, and has only to learn to look a token further."""
+        last, width = target.shape.layers - 1, self.shape.width
+        for name in ("attn_q", "attn_k", "attn_v"):
+            weight = getattr(self, name)
+            weight[:, :width].normal_(0, 0.2 / width**0.5)
+            weight[:, width:] = target.block(last, name)
+        for name in ("attn_output", "ffn_gate", "ffn_up", "ffn_down", "ffn_norm"):
+            getattr(self, name).copy_(target.block(last, name))
+        self.attn_norm_2.copy_(target.block(last, "attn_norm"))
+        self.output_norm.copy_(target.weights["output_norm.weight"])
+        self.output.copy_(target.unembedding[list(self.shape.ids)])
+        self.fc.normal_(0, 0.02 / width**0.5)
+        self.fc[:, 2 * width :] += torch.eye(width)
+
+    def rounds(self, embedded: Tensor, features: Tensor, depth: int) -> list[Tensor]:
+        """Scores over `ids` of each round, ``[texts, n - k, ids]`` of round k = 0…depth - 1.
+
+        Args:
+            embedded: the target's embeddings of tokens 1…n of each text, ``[texts, n, width]``.
+            features: the target's hidden states behind tokens 0…n - 1, ``[texts, n, 3 · target's width]``.
+        """
+        state = features @ self.fc.T
+        n = state.shape[1]
+        keys, values, scores = list[Tensor](), list[Tensor](), list[Tensor]()
+        for k in range(depth):
+            rows = n - k
+            state, embedded_now = state[:, :rows], embedded[:, k : k + rows]
+            state = self._round(embedded_now, state, k, keys, values)
+            scores.append(norm(state, self.output_norm, self.shape.eps) @ self.output.T)
+        return scores
+
+    def _round(self, embedded: Tensor, state: Tensor, k: int, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+        shape, (texts, n, _) = self.shape, state.shape
+        read = torch.cat((norm(embedded, self.attn_norm, shape.eps), norm(state, self.attn_norm_2, shape.eps)), dim=-1)
+        turn = rope(torch.arange(k, k + n), shape.each, shape.rope_base)
+        q = rotated((read @ self.attn_q.T).view(texts, n, shape.heads, shape.each).transpose(1, 2), turn)
+        key = rotated((read @ self.attn_k.T).view(texts, n, shape.kv_heads, shape.each).transpose(1, 2), turn)
+        value = (read @ self.attn_v.T).view(texts, n, shape.kv_heads, shape.each).transpose(1, 2)
+        shared = shape.heads // shape.kv_heads
+        keys.append(key.repeat_interleave(shared, 1))
+        values.append(value.repeat_interleave(shared, 1))
+        mixed = self._attend(q, [one[:, :, :n] for one in keys], [one[:, :, :n] for one in values])
+        state = state + mixed.transpose(1, 2).reshape(texts, n, -1) @ self.attn_output.T
+        inner = norm(state, self.ffn_norm, shape.eps)
+        return state + (F.silu(inner @ self.ffn_gate.T) * (inner @ self.ffn_up.T)) @ self.ffn_down.T
+
+    def _attend(self, q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+        """The text's rows up to each row's own, and this row of every later round."""
+        if len(keys) == 1:
+            return F.scaled_dot_product_attention(q, keys[0], values[0], is_causal=True)
+        n, scale = q.shape[2], self.shape.each**-0.5
+        text = (q @ keys[0].transpose(2, 3)).masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -torch.inf)
+        own = torch.stack([(q * key).sum(-1) for key in keys[1:]], dim=-1)
+        share = torch.softmax(torch.cat((text, own), dim=-1) * scale, dim=-1)
+        mixed = share[..., :n] @ values[0]
+        for at, value in enumerate(values[1:]):
+            mixed = mixed + share[..., n + at, None] * value
+        return mixed
+
+
+def _linear(takes: int, gives: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(gives, takes) / takes**0.5)

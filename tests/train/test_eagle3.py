@@ -1,0 +1,49 @@
+"""Training-time test computes what the head will compute when it drafts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
+
+from localspec.train.eagle3 import Eagle3, HeadShape  # noqa: E402
+from tests.support.gguf_heads import TinyHead  # noqa: E402
+
+PLAIN = TinyHead(n_vocab=90, target_width=24, layers=(0, 1, 2), width=32, guessable=tuple(range(3, 90, 2)))
+
+
+def head() -> Eagle3:
+    assert PLAIN.guessable is not None
+    shape = HeadShape(
+        PLAIN.layers, PLAIN.guessable, PLAIN.heads, PLAIN.kv_heads, PLAIN.width // PLAIN.heads, PLAIN.width,
+        2 * PLAIN.width, 1e-5, 10000.0,
+    )  # fmt: skip
+    one = Eagle3(shape, PLAIN.target_width)
+    weights = {name.removeprefix("blk.0.").removesuffix(".weight"): value for name, value in PLAIN.tensors.items()}
+    del weights["token_embd"]
+    one.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    return one
+
+
+def test_every_round_is_the_chain_that_it_stands_for() -> None:
+    """Round k of row t is what a chain of k true tokens behind the text up to t would score."""
+    rng = np.random.default_rng(0)
+    text = rng.integers(0, PLAIN.n_vocab, (2, 8))
+    features = rng.standard_normal((2, 7, 3 * PLAIN.target_width)).astype(np.float32)
+    embedded = torch.from_numpy(PLAIN.tensors["token_embd.weight"])[torch.from_numpy(text[:, 1:])]
+    with torch.no_grad():
+        rounds = head().rounds(embedded, torch.from_numpy(features), depth=3)
+    assert [tuple(scores.shape[:2]) for scores in rounds] == [(2, 7), (2, 6), (2, 5)]
+    for row in range(2):
+        states = PLAIN.encode(features[row])
+        for t in range(5):
+            read, carried = [int(token) for token in text[row, 1 : t + 2]], states[: t + 1]
+            for k in range(3):
+                after, logits = PLAIN.states_and_logits(read, carried)
+                got, wanted = rounds[k][row, t].numpy(), logits[-1][list(PLAIN.guessable or ())]
+                assert np.abs(got - wanted).max() < 1e-3
+                carried, read = (
+                    np.concatenate([carried, after[-1:]]),
+                    [*read, *text[row, t + 2 + k : t + 3 + k].tolist()],
+                )
