@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,29 +16,13 @@ from localspec.backends.predicting import check_predictors
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafter_making import Made, make_drafter
-from localspec.drafters.corpus import corpus_files
-from localspec.drafters.files import (
-    DRAFT_MODEL,
-    EAGLE,
-    EAGLE3,
-    FROM_FILE,
-    HEADS,
-    MEDUSA,
-    MTP,
-    NORMED_TYPES,
-    PARD,
-    SHARING,
-    type_of_file,
-    type_of_folder,
-)
-from localspec.drafters.medusa import Shape
-from localspec.drafters.ngram_cache import lookup_integers
-from localspec.drafters.registry import MAKERS, Sources, TextOptions
-from localspec.errors import Cancelled, LocalspecError, ModelLoadError, PairingError, UsageError
-from localspec.hub.folder import read_config
-from localspec.hub.header import architecture, read_header
+from localspec.drafters.files import DRAFT_MODEL, MTP, NORMED_TYPES, PARD
+from localspec.drafters.registry import MAKERS, Sources
+from localspec.engine_options import EngineOptions
+from localspec.errors import Cancelled, LocalspecError, PairingError, UsageError
+from localspec.hub.header import read_header
 from localspec.hub.shelf import parts
-from localspec.torch_drafters import Scored
+from localspec.spec_types import check_head_options, check_texts, draft_type, spec_types
 from localspec.types import EngineInfo, ModelLoad
 
 if TYPE_CHECKING:
@@ -47,54 +31,10 @@ if TYPE_CHECKING:
     from localspec.drafters.base import Drafter
     from localspec.engine import Engine
 
-__all__ = [
-    "SPEC_TYPES",
-    "EngineOptions",
-    "ModelOptions",
-    "Progress",
-    "RopeOptions",
-    "draft_type",
-    "load",
-    "spec_types",
-]
+__all__ = ["EngineOptions", "ModelOptions", "Progress", "RopeOptions", "load"]
 
 #: Called with what is being loaded and the share that is done, 0…1; returning False gives up.
 Progress = Callable[[str, float], bool]
-
-SPEC_TYPES = ("none", *FROM_FILE, MTP, *MAKERS)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """Everything an engine is built from. ``spec_types=None``: suffixes, and the draft model if there is one.
-
-    ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
-    ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
-    controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
-    ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
-    machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
-    ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
-    if it is ``None``.
-    """
-
-    target: ModelOptions
-    draft: ModelOptions | None = None
-    spec_types: tuple[str, ...] | None = None
-    n_ctx: int = 0
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    flash_attn: str = "auto"
-    swa_full: bool = True
-    sequences: int = 1
-    tree_nodes: int = 16
-    measure: bool = True
-    by_text: TextOptions = field(default_factory=TextOptions)
-    chat_template: str | None = None
-    log_file: Path | None = None
-    rpc: tuple[str, ...] = ()
-    exact: bool = False
-    scored: Scored = field(default_factory=Scored)
-    medusa_tree: Shape | None = None
 
 
 def load(
@@ -117,123 +57,6 @@ def load(
     return _Loader(options, progress or (lambda stage, share: True)).load()
 
 
-def spec_types(options: EngineOptions) -> tuple[str, ...]:
-    """The drafters to load.
-
-    Raises:
-        UsageError: an unknown type, an empty one, one beside none, or one that lacks its model.
-    """
-    draft = None if options.draft is None else draft_type(options.draft.path)
-    if options.spec_types is None:
-        return ("suffix",) if draft is None else ("suffix", draft)
-    if options.draft is None:
-        check_types(options.spec_types, has_draft=False)
-    else:
-        _check_names(options.spec_types)
-    types = tuple(dict.fromkeys(name for name in options.spec_types if name != "none"))
-    _check_draft(options, types, draft)
-    return types
-
-
-def draft_type(path: Path) -> str:
-    """The drafter that a draft file is: by the architecture it names, and what it holds, if it can be read at all.
-
-    Raises:
-        UsageError: one of a kind that is not driven here.
-    """
-    try:
-        if path.is_dir():
-            return type_of_folder(read_config(path))
-        # That of most heads stands near the start; what else a file holds comes behind its vocabulary.
-        if HEADS.get(named := architecture(path) or "") == EAGLE3:
-            return EAGLE3
-        found = type_of_file(read_header(path))
-    except ModelLoadError:  # said when it is loaded, with the flag it came by
-        return DRAFT_MODEL
-    if named in SHARING:
-        raise UsageError(
-            f"{path.name} guesses from its target's own cache (architecture {named}), which localspec does not drive",
-            hint="Use another draft model or head (-md), or n-grams (--spec-type).",
-        )
-    return found
-
-
-def check_types(types: tuple[str, ...] | None, *, has_draft: bool) -> None:
-    """What can be said of the drafters before a draft file is at hand.
-
-    Raises:
-        UsageError: as `spec_types`.
-    """
-    if types is None:
-        return
-    _check_names(types)
-    lacking = next((name for name in types if name in FROM_FILE), None)
-    if lacking is not None and not has_draft:
-        what = "a draft model" if lacking == DRAFT_MODEL else "a head"
-        raise UsageError(f"--spec-type {lacking} needs {what}", hint="Give one with -md.")
-    if has_draft and not {*FROM_FILE, MTP} & {*types}:
-        raise UsageError(
-            f"a draft model is given, but --spec-type {','.join(types)} does not use it",
-            hint="Add its type to --spec-type, or leave -md out.",
-        )
-
-
-def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | None) -> None:
-    # Without a file for them, layers for multi-token prediction are the target's.
-    asked = [name for name in types if name in FROM_FILE or name == MTP == draft]
-    given = ",".join(options.spec_types or ())
-    # Whether a GGUF file is a parallel model, only its mask token says: when it is loaded.
-    if asked == [PARD] and draft == DRAFT_MODEL and options.draft is not None and not options.draft.path.is_dir():
-        return
-    if options.draft is not None and asked != [draft]:
-        what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
-        raise UsageError(
-            f"{options.draft.path.name} is {what}, but --spec-type {given} does not use it"
-            if not asked
-            else f"{options.draft.path.name} is {what}, not what --spec-type {given} asks for",
-            hint=f"Add {draft} to --spec-type, or leave -md out.",
-        )
-
-
-def _check_names(names: tuple[str, ...]) -> None:
-    hint = f"Known types: {', '.join(SPEC_TYPES)}."
-    if "" in names:
-        given = ",".join(names)
-        raise UsageError(f"a name in --spec-type {given} is empty" if any(names) else "--spec-type is empty", hint=hint)
-    for name in names:
-        if name not in SPEC_TYPES:
-            raise UsageError(f"--spec-type {name} is not known", hint=hint)
-    if len({*names}) > 1 and "none" in names:
-        raise UsageError(f"--spec-type {','.join(names)}: none stands alone", hint="Leave none out, or the others.")
-
-
-def check_texts(options: EngineOptions) -> None:
-    """Looks for the corpus and for lookup caches before a model is loaded.
-
-    Raises:
-        UsageError: one is not there, or too large, or cannot be what it should.
-    """
-    texts = options.by_text
-    if texts.corpus is not None:
-        corpus_files(texts.corpus)
-    for path in (texts.lookup_static, texts.lookup_dynamic):
-        if path is not None:
-            lookup_integers(path)
-
-
-def _check_head_options(options: EngineOptions) -> None:
-    """Raises `UsageError`: nothing here scores fewer tokens than it knows, or has a tree of such a shape."""
-    if options.medusa_tree is not None and MEDUSA not in (options.spec_types or ()):
-        raise UsageError("--spec-medusa-tree is for draft-medusa, which is not loaded", hint="Leave it out.")
-    draft, flag = options.draft, options.scored.flag
-    if flag and (draft is None or not draft.path.is_dir() or not {EAGLE, EAGLE3} & {*(options.spec_types or ())}):
-        what = "there is no -md" if draft is None else f"{draft.path.name} is none"
-        raise UsageError(
-            f"{flag} is for EAGLE heads that run on torch, and {what}: llama.cpp and other heads score all tokens",
-            hint="Leave it out.",
-        )
-
-
 class _Loader:
     def __init__(self, options: EngineOptions, progress: Progress) -> None:
         self._options = options
@@ -252,7 +75,7 @@ class _Loader:
 
         options = self._options
         check_texts(options)
-        _check_head_options(options)
+        check_head_options(options)
         native = Native(options.log_file, options.rpc)
         self._extra_buffers = extra_buffers_are_safe(native, self._warn)
         self._check_offload(native)

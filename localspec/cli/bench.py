@@ -18,10 +18,10 @@ from localspec.control.measure import ROWS
 from localspec.control.measure import measure as measure_passes
 from localspec.engine import Engine
 from localspec.errors import ExitCode
-from localspec.loading import spec_types
 from localspec.options import Values, engine_options, sampling_params
 from localspec.options.rules import servers_alone
 from localspec.options.tables.tools import BENCH_TOKENS
+from localspec.spec_types import spec_types
 from localspec.tools.bench import table
 from localspec.tools.bench.grid import settings, to_load, unique
 from localspec.tools.bench.summary import Report, Result, record, result

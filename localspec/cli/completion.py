@@ -114,7 +114,7 @@ def _among(words: Sequence[str]) -> Callable[[str], list[str]]:
 
 def _drafters(incomplete: str) -> list[str]:
     """The last one of a comma list."""
-    from localspec.loading import SPEC_TYPES
+    from localspec.spec_types import SPEC_TYPES
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in SPEC_TYPES if name.startswith(last)]

@@ -118,7 +118,7 @@ def _shown(key: str, value: Any) -> str:
 
 def pair(values: Values) -> int:
     """What can draft for a model: what is here first, then what is published."""
-    from localspec.loading import SPEC_TYPES
+    from localspec.spec_types import SPEC_TYPES
 
     output = Output()
     with names_nearby(values["model"]):

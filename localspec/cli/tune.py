@@ -20,13 +20,14 @@ from localspec.drafters.files import DRAFT_MODEL
 from localspec.engine import Engine
 from localspec.errors import ExitCode, UsageError
 from localspec.hub.shelf import Entry, beside, shelf
-from localspec.loading import EngineOptions, draft_type
+from localspec.loading import EngineOptions
 from localspec.models.demo import demo_model
 from localspec.options import Values, engine_options, sampling_params, spec_params
 from localspec.options.commands import TUNE
 from localspec.options.tables.groups import SPEC
 from localspec.options.tables.tools import TUNE_TOKENS
 from localspec.options.tuned import Tuned, write
+from localspec.spec_types import draft_type
 from localspec.tools.machine import processor
 from localspec.tools.prompts import built_in, read_prompts
 from localspec.tools.tune.choice import Choice, choices

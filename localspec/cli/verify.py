@@ -16,10 +16,10 @@ from localspec.cli.output import Output
 from localspec.cli.session import Progress, engine_here, model_files
 from localspec.control import core_count
 from localspec.errors import ExitCode, SpeculationFault, UsageError
-from localspec.loading import spec_types
 from localspec.options import COMMANDS, Values, engine_options, spec_params
 from localspec.options.tables.tools import VERIFY_TOKENS
 from localspec.report import finite
+from localspec.spec_types import spec_types
 from localspec.text.printable import printable
 from localspec.tools.prompts import built_in, read_prompts
 from localspec.tools.verify.cases import GIVEN, MOST_NODES, SAMPLERS, SHAPES, cases

@@ -82,7 +82,7 @@ def check_loading(values: Values) -> None:
     Raises:
         UsageError: a value that makes no sense, naming its flag.
     """
-    from localspec.loading import check_texts, check_types
+    from localspec.spec_types import check_texts, check_types
 
     some = Path("some.gguf")
     has_draft = values["model_draft"] is not None or values["hf_repo_draft"] is not None

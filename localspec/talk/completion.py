@@ -97,7 +97,7 @@ def _spec(argument: str, chat: Chat) -> list[Completion]:
     if not space:
         return _of(name, SPEC_WORDS)
     if name == "type":
-        from localspec.loading import SPEC_TYPES
+        from localspec.spec_types import SPEC_TYPES
 
         *_, last = value.rpartition(",")
         return _of(last, SPEC_TYPES)

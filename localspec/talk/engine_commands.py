@@ -11,9 +11,9 @@ from localspec.drafters.files import DRAFT_MODEL, FROM_FILE
 from localspec.errors import UsageError
 from localspec.hub import is_repo
 from localspec.hub.shelf import DEMO, located
-from localspec.loading import draft_type
 from localspec.options import GENERATION_OPTIONS, Option, spec_params
 from localspec.options.tables.groups import SPEC
+from localspec.spec_types import draft_type
 from localspec.talk import settings
 from localspec.talk.chat import Chat
 from localspec.talk.front import Front

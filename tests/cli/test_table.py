@@ -12,12 +12,13 @@ import pytest
 
 from localspec.drafters.registry import TextOptions
 from localspec.errors import UsageError
-from localspec.loading import SPEC_TYPES, EngineOptions, ModelOptions, RopeOptions
+from localspec.loading import EngineOptions, ModelOptions, RopeOptions
 from localspec.options import COMMANDS, GENERATION_OPTIONS, Option, Values, engine_options, request, settle
 from localspec.options.commands import Command
 from localspec.options.option import spellings
 from localspec.options.parse import parse
 from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, ONLY_WITH
+from localspec.spec_types import SPEC_TYPES
 from localspec.torch_drafters import Scored
 from localspec.types import SamplingParams
 

@@ -22,9 +22,10 @@ from localspec.drafters.block import BlockModel
 from localspec.drafters.files import DFLASH, DSPARK
 from localspec.engine import Engine
 from localspec.errors import UsageError
-from localspec.loading import EngineOptions, ModelOptions, draft_type, load
+from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
+from localspec.spec_types import draft_type
 from localspec.types import GenerationRequest, SamplingParams, SpecParams
 from localspec.vocab import pair
 from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, check_cells, exact_options, opened, together

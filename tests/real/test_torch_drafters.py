@@ -22,9 +22,10 @@ from localspec.drafters.base import Ask
 from localspec.drafters.files import HYDRA, MEDUSA, PARD
 from localspec.engine import Engine
 from localspec.errors import LocalspecError, PairingError, UsageError
-from localspec.loading import EngineOptions, ModelOptions, draft_type, load
+from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
+from localspec.spec_types import draft_type
 from localspec.types import GenerationRequest, SamplingParams, SpecParams
 from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, exact_options, opened, ties, together
 from tests.support.gguf_files import TinyModel, TokenizerKeys

@@ -14,7 +14,8 @@ from localspec.drafters.ngram import NgramSimple
 from localspec.drafters.ngram_mod import NgramMod
 from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
-from localspec.loading import EngineOptions, spec_types
+from localspec.loading import EngineOptions
+from localspec.spec_types import spec_types
 from tests.engine.support import draft_model
 from tests.tools import faults
 

@@ -1,0 +1,44 @@
+"""What an engine is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localspec.backends.options import ModelOptions
+from localspec.drafters.medusa import Shape
+from localspec.drafters.registry import TextOptions
+from localspec.torch_drafters import Scored
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Everything an engine is built from. ``spec_types=None``: suffixes, and the draft model if there is one.
+
+    ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
+    ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
+    controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
+    ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
+    machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
+    ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
+    if it is ``None``.
+    """
+
+    target: ModelOptions
+    draft: ModelOptions | None = None
+    spec_types: tuple[str, ...] | None = None
+    n_ctx: int = 0
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    flash_attn: str = "auto"
+    swa_full: bool = True
+    sequences: int = 1
+    tree_nodes: int = 16
+    measure: bool = True
+    by_text: TextOptions = field(default_factory=TextOptions)
+    chat_template: str | None = None
+    log_file: Path | None = None
+    rpc: tuple[str, ...] = ()
+    exact: bool = False
+    scored: Scored = field(default_factory=Scored)
+    medusa_tree: Shape | None = None
