@@ -20,7 +20,8 @@ from localspec.talk.catalogue import Catalogue, Model
 from localspec.tui.app import LocalspecApp
 from localspec.tui.engines import Listener
 from localspec.tui.turns import Quiet, Turn
-from tests.cli.repl.support import Scripted, engine, values
+from tests.cli.repl.support import engine, values
+from tests.cli.scripted import Scripted
 
 P = ParamSpec("P")
 SECONDS = 20.0
