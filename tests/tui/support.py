@@ -25,6 +25,8 @@ from tests.cli.scripted import Scripted
 
 P = ParamSpec("P")
 SECONDS = 20.0
+#: Of the event loop at most, where another thread always brings more.
+TURNS = 300
 
 
 class Gated(Scripted):
@@ -147,6 +149,15 @@ async def running(
         app.conductor.close()
 
 
+async def idle(*_: float) -> None:
+    """Until all that was posted is done; what time or another thread is going to bring is not waited for."""
+    loop = asyncio.get_running_loop()
+    for _turn in range(TURNS):
+        await asyncio.sleep(0)
+        if not loop._ready:  # type: ignore[attr-defined]
+            return
+
+
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     """Waits for what another thread brings about."""
     for _ in range(int(SECONDS / 0.02)):
@@ -159,6 +170,7 @@ async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
 async def rests(app: LocalspecApp, pilot: Pilot[None]) -> None:
     """Until nothing runs or waits, and the screen shows it."""
     await until(pilot, lambda: app.settled)
+    await idle()
 
 
 async def ask(app: LocalspecApp, pilot: Pilot[None], text: str) -> None:
