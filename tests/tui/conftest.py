@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.support import idle
+from tests.tui.support import frame, idle
 
 
 @pytest.fixture(autouse=True)
@@ -24,5 +24,8 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     took, many times over; most of the time that these tests took went there. What comes from elsewhere is waited for
     by what is expected of it."""
     monkeypatch.setattr("textual.app.wait_for_idle", idle)
-    monkeypatch.setattr("textual.pilot.wait_for_idle", idle)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", frame)
     monkeypatch.setattr("localspec.tui.app.PARTS", 0)
+    # A line that is looked for is not gone meanwhile, on however busy a machine.
+    monkeypatch.setattr("localspec.tui.app.GLANCE", 60.0)
+    monkeypatch.setattr("localspec.tui.app.LocalspecApp.NOTIFICATION_TIMEOUT", 60.0)
