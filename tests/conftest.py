@@ -11,7 +11,9 @@ import pytest
 from tests.support import real_models
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 
-REAL = Path(__file__).parent / "real"
+TESTS = Path(__file__).parent
+#: The folders whose files take longest, the longest first.
+LONGEST = ("real", "tui", "tools", "cli", "host")
 
 
 def pytest_configure() -> None:
@@ -39,12 +41,17 @@ def _heed_signals() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The longest files come first, so that workers that take a file each end together.
-    items.sort(key=lambda item: REAL not in item.path.parents)
+    items.sort(key=_turn)
     for item in items:
         # Every fixture here rests on `smol` or `gemma`, and this list holds indirect ones too.
         if {"smol", "gemma"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.real)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The longest files come first, so that workers that take a file each end together."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
 
 @pytest.fixture(scope="session")

@@ -64,8 +64,7 @@ class TopApp(TerminalApp):
         self._again()
 
     def on_resize(self) -> None:
-        if self.query("#summary"):  # the first one comes before anything is there
-            self._draw(self._board.view)
+        self._draw(self._board.view)
 
     # -- looking
 
@@ -94,6 +93,8 @@ class TopApp(TerminalApp):
         self._next = self.set_timer(self.interval, self._again)
 
     def _draw(self, view: View) -> None:
+        if not self.query("#summary"):  # the first size comes before anything is there, the last look after it
+            return
         how = "paused" if self.paused else f"every {self.interval:g} s"
         width = max(self.size.width - 3, 20)
         lines = [*words.summary(view, width, plain=self._plain), f"looks    {how}"]

@@ -135,7 +135,8 @@ class Section(Resting):
             await self._become_widgets()
 
     async def _become_widgets(self) -> None:
-        if self._growing is not None:
+        # Another conversation may be on the screen by the time that this one is asked.
+        if self._growing is not None and self.is_attached:
             growing, self._growing = self._growing, None
             with self.app.batch_update():
                 await self.mount(self._markdown())

@@ -12,10 +12,10 @@ from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
 from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.engine import Engine
+from tests.cli.scripted import TEMPLATE
 
 ESCAPE, BELL, C1, BRACKETS = 5, 6, 7, 8
 STEERING = {ESCAPE: "\x1b[31m", BELL: "\x07", C1: "\x9b2J", BRACKETS: "[/b]"}
-TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
 
 
 class Slow(FakeTarget):

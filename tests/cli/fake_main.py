@@ -6,9 +6,9 @@ from functools import partial
 
 from localspec.cli import main, session
 from localspec.host import HostedEngine
-from tests.cli import factories
+from tests.cli import recipes
 
 if __name__ == "__main__":
-    setattr(session, "HostedEngine", partial(HostedEngine, factory=factories.engine))  # noqa: B010
+    setattr(session, "HostedEngine", partial(HostedEngine, factory=recipes.slow))  # noqa: B010
     setattr(session, "find", lambda path: path)  # noqa: B010  (its model is no file)
     main.main()

@@ -29,6 +29,8 @@ COMMANDS = {
     "complete": ("complete", "-cnv", "-p", "hello", "-n", "2"),
     "chat": ("chat", "-st", "-p", "hello", "-n", "2"),
 }
+#: Both commands read templates in one way; a kind of each is enough to see that the chat does.
+TRIED = [*((name, "complete") for name in BOMBS), ("loops", "chat"), ("escape", "chat")]
 
 
 def aimed(template: str, folder: Path) -> str:
@@ -44,8 +46,7 @@ def hostile(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-@pytest.mark.parametrize("way", COMMANDS)
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(("name", "way"), TRIED)
 def test_a_template_in_a_file_does_no_harm(name: str, way: str, hostile: Path) -> None:
     done = run(*COMMANDS[way], "-m", str(hostile / f"{name}.gguf"), *PLAIN)
     line = error_line(done, ExitCode.MODEL)

@@ -212,7 +212,7 @@ def test_a_real_model_by_default(smol: Path) -> None:
         stages.append((stage, share))
         return True
 
-    options = EngineOptions(ModelOptions(smol, threads=1), n_ctx=256)
+    options = EngineOptions(ModelOptions(smol, threads=1), n_ctx=256, measure=False)
     with HostedEngine(options, on_progress=on_progress) as hosted:
         first = Outcome(tuple(hosted.submit(wish)))
         hosted.restart()

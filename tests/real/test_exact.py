@@ -1,7 +1,8 @@
 """Speculation changes no token: F32 weights and caches, where rounding is far below what a fault would show.
 
-Here each of the ten prompts comes once, so that with every drafter there are greedy and seeded answers, both as chains
-and as trees. ``scripts/equality.py`` runs the whole: every drafter, both shapes, every sampler option, all prompts.
+Here each of the ten prompts comes once with a draft model, and those that tell most with the others, so that with every
+drafter there are greedy and seeded answers, as chains and as trees. ``scripts/equality.py`` runs the whole: every
+drafter, both shapes, every sampler option, all prompts.
 """
 
 from __future__ import annotations
@@ -53,9 +54,8 @@ def wishes(
 
 
 def alternating(asked: list[GenerationRequest]) -> list[GenerationRequest]:
-    """Half of the requests as chains, half as trees; with an odd step both temperatures of a prompt get both."""
-    half = len(asked) // 2
-    return [replace(wish, spec=(CHAIN, TREE)[(i + i // half) % 2]) for i, wish in enumerate(asked)]
+    """Chains and trees by turns: where there are two prompts, every sampling gets both."""
+    return [replace(wish, spec=(CHAIN, TREE)[i % 2]) for i, wish in enumerate(asked)]
 
 
 #: Those whose answers say again what stands there, for drafters that look there.
@@ -71,6 +71,8 @@ def once_each(n: int) -> list[GenerationRequest]:
 
 
 ASKED = once_each(64)
+#: Greedy and seeded, as chains and as trees, for drafters that look back; ``test_a_good_draft_model`` has all ten.
+LOOKING_BACK = [ASKED[i] for i in (2, 4, 5, 7, 8)]
 
 
 class Plain:
@@ -123,7 +125,7 @@ def test_a_good_draft_model(plain: Plain, smol_f32: Path, smol: Path) -> None:
 @pytest.mark.timeout(400)
 def test_a_draft_model_that_is_always_wrong(plain: Plain, smol_f32: Path, random_draft: Path) -> None:
     with running(smol_f32, random_draft, sequences=5, n_ctx=1280) as engine:
-        outcomes = plain.same(engine, once_each(10))
+        outcomes = plain.same(engine, once_each(10)[1:6])
     assert acceptance(outcomes) < 0.05
     assert all(one.stats.draft_n > 0 for one in outcomes)
 
@@ -131,23 +133,23 @@ def test_a_draft_model_that_is_always_wrong(plain: Plain, smol_f32: Path, random
 @pytest.mark.timeout(400)
 def test_ngrams(plain: Plain, smol_f32: Path) -> None:
     with running(smol_f32, spec_types=("ngram-simple",), sequences=5, n_ctx=1280) as engine:
-        outcomes = plain.same(engine, ASKED)
-    assert sum(one.stats.accepted for one in outcomes) > 40
+        outcomes = plain.same(engine, LOOKING_BACK)
+    assert sum(one.stats.accepted for one in outcomes) > 20
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", sorted({*MAKERS} - {"suffix", "ngram-simple"}))
 def test_others_that_need_no_model(plain: Plain, smol_f32: Path, name: str) -> None:
     with running(smol_f32, spec_types=(name,), sequences=5, n_ctx=1280) as engine:
-        outcomes = plain.same(engine, [ASKED[i] for i in (4, 7, 8, 9)])
+        outcomes = plain.same(engine, [ASKED[i] for i in (7, 8, 9)])
     assert sum(one.stats.accepted for one in outcomes) > 0
 
 
 @pytest.mark.timeout(400)
 def test_suffixes(plain: Plain, smol_f32: Path) -> None:
     with running(smol_f32, spec_types=("suffix",), sequences=5, n_ctx=1280) as engine:
-        outcomes = plain.same(engine, ASKED)
-    assert sum(one.stats.accepted for one in outcomes) > 40
+        outcomes = plain.same(engine, LOOKING_BACK)
+    assert sum(one.stats.accepted for one in outcomes) > 20
 
 
 @pytest.mark.timeout(400)
@@ -173,7 +175,7 @@ OPTIONS = {
 
 @pytest.mark.timeout(400)
 def test_sampler_options(plain: Plain, smol_f32: Path, smol: Path) -> None:
-    asked = alternating(wishes((PROMPTS[0], PROMPTS[2]), 28, tuple(OPTIONS.values())))
+    asked = alternating(wishes((PROMPTS[0], PROMPTS[2]), 24, tuple(OPTIONS.values())))
     with running(smol_f32, smol, sequences=5, n_ctx=1280) as engine:
         outcomes = dict(zip(asked, plain.same(engine, asked), strict=True))
     for wish, one in outcomes.items():
@@ -193,20 +195,20 @@ LEARNING = (
 
 @pytest.mark.timeout(400)
 def test_samplers_that_look_back_learn_or_toss_coins(plain: Plain, smol_f32: Path) -> None:
-    asked = alternating(wishes(PROMPTS[2:9:3], 40, LEARNING))
+    asked = alternating(wishes((PROMPTS[2], PROMPTS[8]), 32, LEARNING))
     with running(smol_f32, spec_types=("suffix", "ngram-simple"), sequences=5, n_ctx=1280) as engine:
         outcomes = plain.same(engine, asked)
     for sampling in LEARNING:
         ours = [one for wish, one in zip(asked, outcomes, strict=True) if wish.sampling == sampling]
         assert sum(one.stats.accepted for one in ours) > 0, sampling
-    without = plain.answers([replace(wish, sampling=replace(DRY, dry_multiplier=0)) for wish in asked[:3]])
-    assert [one.ids for one in outcomes[:3]] != [one.ids for one in without]
+    without = plain.answers([replace(wish, sampling=replace(DRY, dry_multiplier=0)) for wish in asked[:2]])
+    assert [one.ids for one in outcomes[:2]] != [one.ids for one in without]
 
 
 @pytest.mark.timeout(400)
 def test_log_probabilities(plain: Plain, smol_f32: Path, smol: Path) -> None:
-    asked = [replace(wish, logprobs=5, spec=TREE) for wish in wishes(PROMPTS[1:4], 20)]
-    with running(smol_f32, smol, sequences=3, n_ctx=768) as engine:
+    asked = [replace(wish, logprobs=5, spec=TREE) for wish in wishes(PROMPTS[1:3], 20)]
+    with running(smol_f32, smol, sequences=4, n_ctx=1024) as engine:
         outcomes = plain.same(engine, asked)
     for ours, theirs in zip(outcomes, plain.answers(asked), strict=True):
         assert len(ours.infos) == len(ours.ids)

@@ -63,7 +63,7 @@ def target(weights: str, smol: Path, smol_f32: Path, gemma: Path) -> Iterator[Ll
 @pytest.fixture(scope="module")
 def text(target: LlamaTarget, before: int) -> list[int]:
     words = Path(__file__).resolve().parents[2].joinpath("docs", "architecture.md").read_text("utf-8")
-    return target.vocab.tokenize(words)[: before + 24]
+    return target.vocab.tokenize(words)[: before + 16]
 
 
 @pytest.fixture(scope="module")

@@ -86,15 +86,14 @@ def wish(number: int, name: str) -> GenerationRequest:
     sampling = SamplingParams(
         temperature=(0.0, 0.8)[number % 2], seed=number, grammar=schema_grammar(json.dumps(SCHEMAS[name]))
     )
-    spec = TREE if number % 3 == 2 else CHAIN
-    return GenerationRequest(messages=(Message("user", text),), max_tokens=60, sampling=sampling, spec=spec)
+    return GenerationRequest(messages=(Message("user", text),), max_tokens=60, sampling=sampling)
 
 
 @pytest.mark.timeout(400)
 def test_answers_by_schema_are_valid_and_the_target_s_own(smol_f32: Path, smol: Path) -> None:
-    names = ("person", "choice", "shape", "code") * 3
-    asked = [wish(number, name) for number, name in enumerate(names)]
-    with running(smol_f32, smol, spec_types=("draft-simple", "suffix"), sequences=13, n_ctx=2560) as engine:
+    names = ("person", "choice", "shape", "code") * 2
+    asked = [replace(wish(number, name), spec=(CHAIN, TREE)[number // 4]) for number, name in enumerate(names)]
+    with running(smol_f32, smol, spec_types=("draft-simple", "suffix"), sequences=9, n_ctx=2048) as engine:
         plain = together(engine, [replace(one, spec=PLAIN) for one in asked])
         ours = together(engine, asked)
         target = engine.target
@@ -103,7 +102,7 @@ def test_answers_by_schema_are_valid_and_the_target_s_own(smol_f32: Path, smol: 
         parted = sum(ties(target, one, engine.encode(one), got, wanted) for one, got, wanted in pairs)
     assert parted <= 1
     ended = [(got.text, SCHEMAS[name]) for name, got in zip(names, ours, strict=True) if got.finished.reason == "stop"]
-    assert len(ended) >= 8
+    assert len(ended) >= 5
     assert [text for text, schema in ended if not is_valid(text, schema)] == []
     sources = {by.name for one in ours for by in one.stats.by_source if by.accepted}
     assert {"grammar", "draft-simple"} <= sources

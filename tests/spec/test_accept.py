@@ -367,7 +367,7 @@ def test_exact_in_distribution(rule: AcceptRule, shape: str, setting: str) -> No
 @pytest.mark.parametrize("rule", ["draw", "ratio"])
 def test_exact_in_distribution_with_more_seeds(rule: AcceptRule) -> None:
     step = speculative(rule, "tree", SMALL, SMALL_DRAFT)
-    assert p_value(step, SETTINGS["filters"], 2, 20_000, SMALL) > 1e-4
+    assert p_value(step, SETTINGS["filters"], 2, 10_000, SMALL) > 1e-4
 
 
 @pytest.mark.usefixtures("remembered")

@@ -24,7 +24,8 @@ from localspec.errors import StoreError
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
 from localspec.text.thinking import Piece
-from tests.cli.repl.support import Scripted, chat, contents, engine, messages, run
+from tests.cli.repl.support import chat, contents, engine, messages, run
+from tests.cli.scripted import Scripted
 
 QUESTIONS = st.sampled_from(["a", "bc", "def"])
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tui.support import frame, idle
+
 
 @pytest.fixture(autouse=True)
 def _no_clipboard(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -14,3 +16,16 @@ def _no_clipboard(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("SSH_TTY", "away")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual waits after every key until the process computes nothing, and the screen after a look as long as looking
+    took, many times over; most of the time that these tests took went there. What comes from elsewhere is waited for
+    by what is expected of it."""
+    monkeypatch.setattr("textual.app.wait_for_idle", idle)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", frame)
+    monkeypatch.setattr("localspec.tui.app.PARTS", 0)
+    # A line that is looked for is not gone meanwhile, on however busy a machine.
+    monkeypatch.setattr("localspec.tui.app.GLANCE", 60.0)
+    monkeypatch.setattr("localspec.tui.app.LocalspecApp.NOTIFICATION_TIMEOUT", 60.0)

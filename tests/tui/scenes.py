@@ -266,8 +266,9 @@ async def still(app: LocalspecApp, pilot: Pilot[None]) -> None:
     await until(pilot, lambda: not app.conductor.mailbox and not app._showing and app._drawing is None)
     app.clear_notifications()
     app.status_line.show(app.status_line.status)  # it may have numbers that wait to be drawn
-    await pilot.pause()
-    await pilot.pause()
+    shown = ""
+    while shown != (shown := screen_text(app)):
+        await pilot.pause(0.05)
 
 
 def path(name: str, size: tuple[int, int]) -> Path:

@@ -19,7 +19,7 @@ from localspec.drafters.base import Ask
 from localspec.engine import Engine
 from localspec.host.death import died
 from localspec.spec.tree import TokenTree
-from tests.cli.repl.support import TEMPLATE
+from tests.cli.scripted import TEMPLATE
 from tests.engine.support import Scripted as Guesses
 from tests.tui.support import Gated
 

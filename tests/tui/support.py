@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from textual import constants
 from textual.pilot import Pilot
 
 from localspec.backends.base import Rows, Work
@@ -20,10 +21,13 @@ from localspec.talk.catalogue import Catalogue, Model
 from localspec.tui.app import LocalspecApp
 from localspec.tui.engines import Listener
 from localspec.tui.turns import Quiet, Turn
-from tests.cli.repl.support import Scripted, engine, values
+from tests.cli.repl.support import engine, values
+from tests.cli.scripted import Scripted
 
 P = ParamSpec("P")
 SECONDS = 20.0
+#: Of the event loop at most, where another thread always brings more.
+TURNS = 300
 
 
 class Gated(Scripted):
@@ -146,6 +150,22 @@ async def running(
         app.conductor.close()
 
 
+async def idle(*_: float) -> None:
+    """Until all that was posted is done; what time or another thread is going to bring is not waited for."""
+    loop = asyncio.get_running_loop()
+    for _turn in range(TURNS):
+        await asyncio.sleep(0)
+        if not loop._ready:  # type: ignore[attr-defined]
+            return
+
+
+async def frame(*_: float) -> None:
+    """The same with what waits for the next time that the screen is drawn."""
+    await idle()
+    await asyncio.sleep(1 / constants.MAX_FPS)
+    await idle()
+
+
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     """Waits for what another thread brings about."""
     for _ in range(int(SECONDS / 0.02)):
@@ -158,6 +178,7 @@ async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
 async def rests(app: LocalspecApp, pilot: Pilot[None]) -> None:
     """Until nothing runs or waits, and the screen shows it."""
     await until(pilot, lambda: app.settled)
+    await idle()
 
 
 async def ask(app: LocalspecApp, pilot: Pilot[None], text: str) -> None:

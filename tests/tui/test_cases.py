@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cli.repl.support import Scripted, engine
+from tests.cli.repl.support import engine
+from tests.cli.scripted import Scripted
 from tests.tui.support import (
     Gated,
     ask,

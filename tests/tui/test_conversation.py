@@ -343,7 +343,7 @@ async def test_what_is_far_from_the_screen_rests_and_wakes_where_one_scrolls() -
         assert app.transcript.virtual_size.height == height
         await pilot.press("ctrl+home")
         await until(pilot, lambda: not parts[0].rests and parts[-2].rests)
-        assert "line 0 of a long answer" in screen_text(app)
+        await until(pilot, lambda: "line 0 of a long answer" in screen_text(app))
         await pilot.press("ctrl+f", *"line 799", "enter")
         await until(pilot, lambda: "line 799 of a long answer" in screen_text(app))
         await pilot.resize_terminal(50, 20)

@@ -23,6 +23,7 @@ from tests.tui.support import (
     said,
     says,
     screen_text,
+    target_of,
     told,
     until,
 )
@@ -145,7 +146,9 @@ async def test_escape_closes_a_panel_from_the_composer_when_nothing_else_is_to_e
         hold(app, after=2)
         await pilot.press("f3")
         app.composer.write("a")
-        await pilot.press("enter", "escape")
+        await pilot.press("enter")
+        await until(pilot, target_of(app).held.is_set)
+        await pilot.press("escape")
         assert app.conductor.stopping
         release(app)
         await rests(app, pilot)

@@ -12,6 +12,7 @@ from localspec.tui.stats_lines import stats_lines
 from localspec.types import SourceStats, SpecStats, StepStats, Tokens
 from tests.talk.test_trace import events_of
 from tests.tui.hosts import run, screen_lines
+from tests.tui.support import until
 from tests.tui.traces import example
 
 STANDINGS = [
@@ -203,8 +204,7 @@ def test_a_panel_that_is_hidden_or_resized_shows_the_newest() -> None:
         assert max(line.cell_length for line in panel.lines) <= 35
         panel.focus()
         await pilot.press("end")
-        await pilot.wait_for_scheduled_animations()
-        assert panel.scroll_offset.y == len(panel.lines) - 30
+        await until(pilot, lambda: panel.scroll_offset.y == len(panel.lines) - 30)
 
     run(panel, scenario)
 

@@ -11,7 +11,7 @@ from localspec.talk.trace import AnswerTrace
 from localspec.tui.step_words import step_words
 from localspec.tui.visible import visible
 from localspec.types import Paced, StepStats, TokenInfo, Tokens, TreeTrace
-from tests.cli.repl.support import TEMPLATE
+from tests.cli.scripted import TEMPLATE
 from tests.engine.support import draft_model
 from tests.tui.stepping_scenarios import ask_paced, waits
 from tests.tui.support import ask, hold, on_screen, release, rests, running, said, says, screen_text, turns, until

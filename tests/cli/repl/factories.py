@@ -6,18 +6,17 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
 from localspec.drafters.ngram import NgramOptions, NgramSimple
 from localspec.engine import Engine
-from localspec.errors import ModelError, ModelLoadError
+from localspec.errors import ModelLoadError
 from localspec.loading import EngineOptions
-from tests.cli.factories import TEMPLATE, Slow
+from tests.cli.factories import Slow
 from tests.cli.factories import engine as slow
-from tests.cli.repl.support import Scripted
+from tests.cli.scripted import TEMPLATE, Scripted
 
 THINKING = ("<think>", "let me \x1b[31m see", "</think>", "yes", ".")
 
@@ -32,13 +31,6 @@ class Noisy(FakeTarget):
     def forward(self, work: Sequence[Work]) -> list[Rows]:
         complain()
         return super().forward(work)
-
-
-def find(path: Path) -> Path:
-    """Models need not be there, but for ``missing*``."""
-    if path.name.startswith("missing"):
-        raise ModelError(f"{path} does not exist", hint="Check the path.")
-    return path
 
 
 def engine(options: EngineOptions, *, progress: Callable[[str, float], bool]) -> Engine:

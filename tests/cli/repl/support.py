@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from localspec.backends.base import Row
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
 from localspec.chat.conversation import Conversation
@@ -23,25 +19,7 @@ from localspec.talk.chat import Chat
 from localspec.talk.turn import TurnEvent
 from localspec.text.thinking import Piece
 from localspec.types import Message
-
-TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
-
-
-class Scripted(FakeTarget):
-    """Says after each token the one that ``follows``; a text of single tokens comes out as it is written."""
-
-    def __init__(self, pieces: Sequence[str], *, n_ctx: int = 512) -> None:
-        first = 40
-        renamed = {first + i: piece for i, piece in enumerate(pieces)}
-        super().__init__(FakeVocab(first + len(pieces), renamed=renamed), n_ctx=n_ctx)
-        script = [*renamed, 0]
-        self._after = dict(pairwise(script))
-        self._first = script[0]
-
-    def scores(self, text: Sequence[int]) -> Row:
-        row = np.zeros(self.vocab.n_tokens, np.float32)
-        row[self._after.get(text[-1], self._first)] = 50.0
-        return row
+from tests.cli.scripted import TEMPLATE
 
 
 def engine(target: FakeTarget | None = None, *, template: str = TEMPLATE, n_ctx: int = 512) -> Engine:

@@ -15,7 +15,8 @@ from localspec.talk.running import Handle
 from localspec.talk.turn import LeftOut, Turn
 from localspec.text.thinking import Piece
 from localspec.types import Finished, GenerationRequest, Message, Notice, Prefill, SpecStats
-from tests.cli.repl.support import TEMPLATE, Scripted, chat, contents, engine, messages, run
+from tests.cli.repl.support import chat, contents, engine, messages, run
+from tests.cli.scripted import TEMPLATE, Scripted
 
 
 def test_a_turn_becomes_part_of_the_conversation() -> None:

@@ -34,24 +34,25 @@ def size(terminal: Terminal) -> tuple[int, str]:
     return int(tokens), rest.partition(", ")[2].strip()
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        b"ab\x1b\rcd\r",  # alt-enter
-        b"ab\x0acd\r",  # ctrl-j
-        b"ab\\\rcd\r",
-        b'"""ab\rcd"""\r',
-        b'"""\rab\rcd\r"""\r',
-        PASTE + b"ab\r\ncd" + PASTED + b"\r",
-    ],
+TWO_LINES = (
+    b"ab\x1b\rcd\r",  # alt-enter
+    b"ab\x0acd\r",  # ctrl-j
+    b"ab\\\rcd\r",
+    b'"""ab\rcd"""\r',
+    b'"""\rab\rcd\r"""\r',
+    PASTE + b"ab\r\ncd" + PASTED + b"\r",
 )
-def test_two_lines_are_one_message(tmp_path: Path, keys: bytes) -> None:
+
+
+def test_two_lines_are_one_message(tmp_path: Path) -> None:
     with chat(tmp_path) as terminal:
         terminal.prompt()
-        assert "5 tok" in send(terminal, keys)
-        tokens, exchanges = size(terminal)
-        assert exchanges == "1 exchange"
-        assert len("ab\ncd\n") + 5 <= tokens <= len("ab\ncd\n") + 20
+        for keys in TWO_LINES:
+            assert "5 tok" in send(terminal, keys)
+            tokens, exchanges = size(terminal)
+            assert exchanges == "1 exchange"
+            assert len("ab\ncd\n") + 5 <= tokens <= len("ab\ncd\n") + 20
+            send(terminal, b"/new\r")
         terminal.send(b"\x04")
         assert terminal.end()[0] == 0
 
@@ -121,12 +122,12 @@ def test_pasted_quotes_open_nothing(tmp_path: Path) -> None:
         assert terminal.end()[0] == 0
 
 
-@pytest.mark.parametrize("end", [b"/\r", b"\\\r", b"\x04"])
-def test_with_multiline_input_enter_is_a_new_line(tmp_path: Path, end: bytes) -> None:
+def test_with_multiline_input_enter_is_a_new_line(tmp_path: Path) -> None:
     with chat(tmp_path, "-mli") as terminal:
         terminal.prompt()
-        assert "5 tok" in send(terminal, b"ab\rcd" + end)
-        assert size(terminal)[1] == "1 exchange"  # a command needs no mark
+        for end, exchanges in ((b"/\r", "1 exchange"), (b"\\\r", "2 exchanges"), (b"\x04", "3 exchanges")):
+            assert "5 tok" in send(terminal, b"ab\rcd" + end)
+            assert size(terminal)[1] == exchanges  # a command needs no mark
         assert "enter sends" in send(terminal, b"/multiline\r")
         assert "5 tok" in send(terminal, b"ab\r")
         terminal.send(b"\x04")
