@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.backends.options import ModelOptions
-from localspec.drafters.medusa import Shape
-from localspec.drafters.registry import TextOptions
-from localspec.torch_drafters import Scored
+from localspec.drafters.options import Scored, Shape, TextOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localspec.drafters.corpus import corpus_files
 from localspec.drafters.files import (
     DRAFT_MODEL,
     EAGLE,
@@ -18,14 +17,13 @@ from localspec.drafters.files import (
     type_of_file,
     type_of_folder,
 )
-from localspec.drafters.ngram_cache import lookup_integers
-from localspec.drafters.registry import MAKERS
+from localspec.drafters.options import TEXT_TYPES
 from localspec.engine_options import EngineOptions
 from localspec.errors import ModelLoadError, UsageError
 from localspec.hub.folder import read_config
 from localspec.hub.header import architecture, read_header
 
-SPEC_TYPES = ("none", *FROM_FILE, MTP, *MAKERS)
+SPEC_TYPES = ("none", *FROM_FILE, MTP, *TEXT_TYPES)
 
 
 def spec_types(options: EngineOptions) -> tuple[str, ...]:
@@ -126,9 +124,13 @@ def check_texts(options: EngineOptions) -> None:
     """
     texts = options.by_text
     if texts.corpus is not None:
+        from localspec.drafters.corpus import corpus_files
+
         corpus_files(texts.corpus)
     for path in (texts.lookup_static, texts.lookup_dynamic):
         if path is not None:
+            from localspec.drafters.ngram_cache import lookup_integers
+
             lookup_integers(path)
 
 

@@ -13,7 +13,8 @@ from localspec.backends.options import ModelOptions
 from localspec.drafter_making import Made
 from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
 from localspec.drafters.head import HeadModel
-from localspec.drafters.medusa import Hydra, Medusa, Shape
+from localspec.drafters.medusa import Hydra, Medusa
+from localspec.drafters.options import Scored, Shape
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import ModelLoadError, UsageError
 from localspec.types import ModelLoad
@@ -35,20 +36,6 @@ class ForTarget:
     layers: int
     n_ctx: int
     sequences: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Which tokens a head with a full vocabulary is to score: the ``n`` most frequent by the file ``path``
-    (`localspec.backends.torch.token_map`)."""
-
-    n: int | None = None
-    path: Path | None = None
-
-    @property
-    def flag(self) -> str:
-        """How it is asked for; "" if it is not."""
-        return "--spec-head-vocab" if self.n is not None else "--spec-token-map" if self.path is not None else ""
 
 
 def torch_drafter(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from localspec.errors import PairingError
+
+if TYPE_CHECKING:  # front ends read templates, which know a vocabulary: numpy would be half of their start
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Vocab(Protocol):

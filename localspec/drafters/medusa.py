@@ -9,7 +9,7 @@ in step but it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,12 @@ from localspec.backends.base import NORMED, Row, Rows, Work
 from localspec.drafters.base import Ask, Draft, Features
 from localspec.drafters.files import HYDRA, MEDUSA
 from localspec.drafters.growth import Growth
+from localspec.drafters.options import Shape
 from localspec.drafters.positions import Guess, Positions, grow
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
 
 State = NDArray[np.float32]
-Shape = Literal["dynamic", "static"]
 
 # What a head is thought to guess right before it was seen: its best guess, and how this falls off with the position
 # and with the rank of the guess; and how many guesses that opinion is worth.

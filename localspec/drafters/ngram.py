@@ -8,24 +8,13 @@ merged into one tree, weighted by how long the match is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from localspec.control.price import Price
 from localspec.drafters.base import Ask, Draft, TextDrafter
+from localspec.drafters.options import NgramOptions
 from localspec.spec.tree import TokenTree
 
 NAME = "ngram-simple"
-
-
-@dataclass(frozen=True, slots=True)
-class NgramOptions:
-    """``size_n`` tokens must match, continuations run up to ``size_m`` tokens, a match must occur ``min_hits``
-    times; ``places`` most recent matches are looked at."""
-
-    size_n: int = 3
-    size_m: int = 48
-    min_hits: int = 1
-    places: int = 8
 
 
 class NgramIndex:

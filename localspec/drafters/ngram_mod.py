@@ -9,23 +9,13 @@ looked at where the conversation knows nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from localspec.drafters.base import Ask, Draft, TextDrafter
 from localspec.drafters.best_first import chain
+from localspec.drafters.options import ModOptions
 
 NAME = "ngram-mod"
 _BASE, _MODULUS = 6364136223846793005, 2**61 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ModOptions:
-    """``n_match`` tokens are looked up; a guess has up to ``n_max`` tokens, and is made only where the pool knows
-    ``n_min``."""
-
-    n_match: int = 8
-    n_min: int = 0
-    n_max: int = 64
 
 
 class HashPool:

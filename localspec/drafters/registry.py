@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -12,29 +11,16 @@ from localspec.drafters.corpus import read_corpus
 from localspec.drafters.lookahead import NAME as LOOKAHEAD
 from localspec.drafters.lookahead import Lookahead
 from localspec.drafters.ngram import NAME as SIMPLE
-from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.ngram import NgramSimple
 from localspec.drafters.ngram_cache import NAME as CACHE
 from localspec.drafters.ngram_cache import Counts, NgramCache, read_lookup
 from localspec.drafters.ngram_map import MAP_K, MAP_K4V, NgramMapK, NgramMapK4V
 from localspec.drafters.ngram_mod import NAME as MOD
-from localspec.drafters.ngram_mod import ModOptions, NgramMod
+from localspec.drafters.ngram_mod import NgramMod
+from localspec.drafters.options import TextOptions
 from localspec.drafters.suffix import NAME as SUFFIX
 from localspec.drafters.suffix import Earlier, Suffix, SuffixCorpus
 from localspec.vocab import Vocab
-
-
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """Settings of the drafters that need no model. ``corpus`` (a text file or a folder of them) and llama.cpp's lookup
-    caches are read when the drafters are loaded, and shared by all conversations."""
-
-    ngram_simple: NgramOptions = field(default_factory=NgramOptions)
-    ngram_map_k: NgramOptions = field(default_factory=NgramOptions)
-    ngram_map_k4v: NgramOptions = field(default_factory=NgramOptions)
-    ngram_mod: ModOptions = field(default_factory=ModOptions)
-    lookup_static: Path | None = None
-    lookup_dynamic: Path | None = None
-    corpus: Path | None = None
 
 
 class Sources:

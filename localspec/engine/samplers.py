@@ -8,7 +8,8 @@ from functools import cached_property
 
 from localspec.engine.breakers import breakers
 from localspec.grammar import Grammars, Matcher
-from localspec.sampling import SamplerState, check
+from localspec.params import check
+from localspec.sampling import SamplerState
 from localspec.types import SamplingParams
 from localspec.vocab import Vocab
 

@@ -124,7 +124,7 @@ def ignored(options: tuple[Option, ...], values: Values) -> tuple[str, ...]:
         return tuple(f"{flag} does nothing: --mirostat draws without other samplers" for flag in idle)
     names: tuple[str, ...] = DEFAULT_SAMPLERS
     if turned_on and "samplers" in flags:
-        from localspec.sampling import parse_samplers
+        from localspec.params import parse_samplers
 
         names = parse_samplers(values["samplers"])
     return tuple(

@@ -13,8 +13,9 @@ from localspec.options.rules import depth
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 
 if TYPE_CHECKING:
-    from localspec.drafters.registry import TextOptions
-    from localspec.loading import EngineOptions, ModelOptions, RopeOptions
+    from localspec.backends.options import ModelOptions, RopeOptions
+    from localspec.drafters.options import TextOptions
+    from localspec.engine_options import EngineOptions
 
 Values = Mapping[str, Any]
 
@@ -27,8 +28,8 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         UsageError: a value that makes no sense, naming its flag.
         ModelError: no ``-m``, and the demo model is not installed.
     """
-    from localspec.loading import EngineOptions
-    from localspec.torch_drafters import Scored
+    from localspec.drafters.options import Scored
+    from localspec.engine_options import EngineOptions
 
     if draft is None and values["model_draft"] is not None:
         draft = Path(values["model_draft"])
@@ -54,9 +55,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
 
 
 def _text_options(values: Values) -> TextOptions:
-    from localspec.drafters.ngram import NgramOptions
-    from localspec.drafters.ngram_mod import ModOptions
-    from localspec.drafters.registry import TextOptions
+    from localspec.drafters.options import ModOptions, NgramOptions, TextOptions
 
     def lookup(name: str) -> NgramOptions:
         return NgramOptions(values[f"{name}_size_n"], values[f"{name}_size_m"], values[f"{name}_min_hits"])
@@ -135,7 +134,7 @@ def _draft_options(values: Values, path: Path) -> ModelOptions:
 
 def _in_memory(values: Values, path: Path) -> ModelOptions:
     """What holds for both models."""
-    from localspec.loading import ModelOptions
+    from localspec.backends.options import ModelOptions
 
     mode = values["load_mode"]
     return ModelOptions(
@@ -149,7 +148,7 @@ def _in_memory(values: Values, path: Path) -> ModelOptions:
 
 
 def _rope(values: Values) -> RopeOptions:
-    from localspec.loading import RopeOptions
+    from localspec.backends.options import RopeOptions
 
     scale = values["rope_scale"]
     return RopeOptions(
@@ -219,7 +218,7 @@ def sampling_params(values: Values) -> SamplingParams:
     Raises:
         UsageError: an unknown sampler, a bias or a breaker that cannot be read, or a grammar that makes no sense.
     """
-    from localspec.sampling import parse_breakers, parse_samplers
+    from localspec.params import parse_breakers, parse_samplers
 
     return SamplingParams(
         temperature=values["temp"],
@@ -261,8 +260,6 @@ def grammar(values: Values) -> str | None:
     Raises:
         UsageError: a file that cannot be read, or a mistake in grammar or schema.
     """
-    from localspec.grammar import parse, schema_grammar
-
     text: str | None = values["grammar"]
     if values["grammar_file"] is not None:
         text = file_text("--grammar-file", values["grammar_file"])
@@ -270,8 +267,12 @@ def grammar(values: Values) -> str | None:
     if values["json_schema_file"] is not None:
         schema = file_text("--json-schema-file", values["json_schema_file"])
     if schema is not None:
+        from localspec.grammar import schema_grammar
+
         text = schema_grammar(schema)
     if text is not None:
+        from localspec.grammar import parse
+
         parse(text)
     return text
 

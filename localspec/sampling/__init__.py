@@ -5,7 +5,6 @@ from __future__ import annotations
 from localspec.sampling.dry import Breakers
 from localspec.sampling.law import Law
 from localspec.sampling.noise import Stream, gumbel, uniform
-from localspec.sampling.params import check, parse_breakers, parse_samplers
 from localspec.sampling.residual import ResidualDraw
 from localspec.sampling.state import SamplerState
 
@@ -15,9 +14,6 @@ __all__ = [
     "ResidualDraw",
     "SamplerState",
     "Stream",
-    "check",
     "gumbel",
-    "parse_breakers",
-    "parse_samplers",
     "uniform",
 ]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.chat import ChatTemplate
-from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.ngram import NgramSimple
+from localspec.drafters.options import NgramOptions
 from localspec.engine import Engine
 from tests.cli.scripted import TEMPLATE
 

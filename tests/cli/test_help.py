@@ -182,6 +182,20 @@ def test_nothing_heavy_is_loaded(arguments: tuple[str, ...]) -> None:
     assert done.stderr.strip() == b""
 
 
+@pytest.mark.parametrize("command", [["complete", "-p", "x"], ["chat", "--simple-io"]])
+def test_a_front_end_reads_its_options_without_numpy(command: list[str]) -> None:
+    """It would be half of the start."""
+    arguments = ["localspec", *command, "-m", "missing.gguf", "--temp", "0.5", "--spec-type", "ngram-simple"]
+    code = (
+        f"import sys; from localspec.cli.main import main; sys.argv = {arguments!r}\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(), check=True)
+    assert b"missing.gguf" in done.stderr
+    assert done.stdout.split()[-2:] == [b"3", b"False"]
+
+
 # What is no command
 
 

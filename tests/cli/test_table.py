@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from localspec.drafters.registry import TextOptions
+from localspec.drafters.options import Scored, TextOptions
 from localspec.errors import UsageError
 from localspec.loading import EngineOptions, ModelOptions, RopeOptions
 from localspec.options import COMMANDS, GENERATION_OPTIONS, Option, Values, engine_options, request, settle
@@ -19,7 +19,6 @@ from localspec.options.option import spellings
 from localspec.options.parse import parse
 from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, ONLY_WITH
 from localspec.spec_types import SPEC_TYPES
-from localspec.torch_drafters import Scored
 from localspec.types import SamplingParams
 
 #: For options whose kind does not say what a sensible value is.

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask, Drafter
 from localspec.drafters.lookahead import Lookahead
-from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.ngram import NgramSimple
 from localspec.drafters.ngram_cache import NgramCache
 from localspec.drafters.ngram_map import NgramMapK, NgramMapK4V
-from localspec.drafters.ngram_mod import ModOptions, NgramMod
+from localspec.drafters.ngram_mod import NgramMod
+from localspec.drafters.options import ModOptions, NgramOptions
 from localspec.drafters.suffix import Suffix
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree

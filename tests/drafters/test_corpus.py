@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from localspec.backends.fake import FakeVocab
 from localspec.drafters import corpus
 from localspec.drafters.corpus import corpus_files, read_corpus
-from localspec.drafters.registry import MAKERS, Sources, TextOptions
+from localspec.drafters.options import TextOptions
+from localspec.drafters.registry import MAKERS, Sources
 from localspec.drafters.suffix import Suffix, SuffixCorpus
 from localspec.engine import Engine
 from localspec.errors import UsageError

@@ -12,7 +12,8 @@ from localspec.backends.base import NORMED, Row, Work
 from localspec.backends.fake import FakeRows, FakeTarget, FakeVocab
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
-from localspec.drafters.medusa import Hydra, Medusa, Shape, State
+from localspec.drafters.medusa import Hydra, Medusa, State
+from localspec.drafters.options import Shape
 from localspec.engine import Engine
 from localspec.sampling import SamplerState
 from localspec.types import AcceptRule, SamplingParams, SpecParams

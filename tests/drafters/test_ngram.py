@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.control.price import Limits
-from localspec.drafters.ngram import NAME, NgramIndex, NgramOptions, NgramSimple
+from localspec.drafters.ngram import NAME, NgramIndex, NgramSimple
+from localspec.drafters.options import NgramOptions
 from tests.drafters.support import guess, paths
 
 few = settings(max_examples=50, deadline=None)

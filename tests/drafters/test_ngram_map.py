@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.control import Limits
-from localspec.drafters.ngram import Lookup, NgramOptions
+from localspec.drafters.ngram import Lookup
 from localspec.drafters.ngram_map import NgramMapK, NgramMapK4V
+from localspec.drafters.options import NgramOptions
 from tests.drafters.support import guess, paths
 
 few = settings(max_examples=80, deadline=None)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.control import Limits
-from localspec.drafters.ngram_mod import HashPool, ModOptions, NgramMod
+from localspec.drafters.ngram_mod import HashPool, NgramMod
+from localspec.drafters.options import ModOptions
 from tests.drafters.support import guess
 
 few = settings(max_examples=80, deadline=None)

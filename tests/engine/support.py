@@ -9,7 +9,8 @@ from localspec.backends.base import Rows, Target
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.drafters.base import Ask, Draft, Drafter, Features
 from localspec.drafters.draft_model import DraftModel
-from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.ngram import NgramSimple
+from localspec.drafters.options import NgramOptions
 from localspec.drafters.translated import TranslatedModel
 from localspec.engine import Engine, Handle
 from localspec.spec.tree import TokenTree

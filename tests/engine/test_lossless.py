@@ -15,7 +15,8 @@ from localspec.backends.fake import END, FakeTarget, FakeVocab
 from localspec.control import AutoController, FixedController
 from localspec.drafters.base import Ask, Drafter
 from localspec.drafters.ngram_cache import NgramCache
-from localspec.drafters.ngram_mod import ModOptions, NgramMod
+from localspec.drafters.ngram_mod import NgramMod
+from localspec.drafters.options import ModOptions
 from localspec.drafters.suffix import Suffix, SuffixCorpus
 from localspec.drafters.translated import TranslatedModel
 from localspec.drafters.translation import Translation

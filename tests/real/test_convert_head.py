@@ -20,10 +20,11 @@ from localspec.backends.torch.gguf_head import convert_head
 from localspec.cli.models import convert
 from localspec.drafters.files import EAGLE3
 from localspec.drafters.head import HeadModel
+from localspec.drafters.options import Scored
 from localspec.errors import LocalspecError, ModelLoadError, UsageError
 from localspec.loading import load
 from localspec.spec.tree import TokenTree
-from localspec.torch_drafters import ForTarget, Scored, torch_drafter
+from localspec.torch_drafters import ForTarget, torch_drafter
 from localspec.types import GenerationRequest
 from tests.real.support import GREEDY, PLAIN, TREE, answer, exact_options, opened
 from tests.support.gguf_files import TinyModel, TokenizerKeys

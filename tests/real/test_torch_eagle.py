@@ -24,12 +24,13 @@ from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
 from localspec.drafters.files import EAGLE, EAGLE3
 from localspec.drafters.head import HeadModel
+from localspec.drafters.options import Scored
 from localspec.engine import Engine
 from localspec.errors import LocalspecError, UsageError
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec_types import draft_type
-from localspec.torch_drafters import ForTarget, Scored, torch_drafter
+from localspec.torch_drafters import ForTarget, torch_drafter
 from localspec.types import GenerationRequest, SamplingParams, SpecParams
 from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, exact_options, opened, ties, together
 from tests.support.gguf_files import TinyModel, TokenizerKeys

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from localspec.backends.fake import FakeTarget, FakeVocab
-from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.ngram import NgramSimple
+from localspec.drafters.options import NgramOptions
 from localspec.engine import Engine, answer
 from localspec.report import finite
 from localspec.tools.prompts import Prompt, built_in

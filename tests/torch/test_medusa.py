@@ -20,7 +20,8 @@ from localspec.backends.torch.medusa import TorchHydra, TorchMedusa, is_of_medus
 from localspec.backends.torch.place import Place
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
-from localspec.drafters.medusa import Hydra, Medusa, Shape
+from localspec.drafters.medusa import Hydra, Medusa
+from localspec.drafters.options import Shape
 from localspec.errors import LocalspecError, ModelLoadError, UsageError
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree

@@ -11,7 +11,8 @@ from localspec.chat.conversation import Conversation
 from localspec.cli.output import Output
 from localspec.cli.repl.loop import Repl
 from localspec.cli.repl.view import View
-from localspec.drafters.ngram import NgramOptions, NgramSimple
+from localspec.drafters.ngram import NgramSimple
+from localspec.drafters.options import NgramOptions
 from localspec.engine import Engine
 from localspec.errors import LocalspecError
 from localspec.options import COMMANDS, Values

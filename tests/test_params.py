@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import UsageError
-from localspec.sampling import check, parse_breakers, parse_samplers
+from localspec.params import check, parse_breakers, parse_samplers
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams
 
 
