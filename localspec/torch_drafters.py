@@ -134,7 +134,7 @@ def _pard(checkpoint: Checkpoint, folder: Path, target: ForTarget, place: Place)
     if not isinstance(mask, int) or not 0 <= mask < rows:
         raise ModelLoadError(f"its mask token is {mask!r}; it has {rows} tokens", hint="Download it again.")
     pairing = paired(folder, rows, target.vocab)
-    n_ctx = min(target.n_ctx, model.n_ctx_train) * target.sequences
+    n_ctx = min(target.n_ctx, model.n_ctx_train)
     draft = TorchTarget(model, target.vocab, n_ctx=n_ctx, sequences=target.sequences, place=place)
     return ParallelModel(draft, pairing, mask)
 

@@ -11,9 +11,11 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
+import torch
+
 from localspec import torch_drafters
 from localspec.backends.base import NORMED, Work
-from localspec.backends.torch.llama import TorchLlama
+from localspec.backends.torch.llama import Shape, TorchLlama
 from localspec.backends.torch.target import TorchTarget
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -71,10 +73,10 @@ def loaded(request: pytest.FixtureRequest, folder: Path) -> Iterator[Engine]:
     ids=["chain", "tree", "chain, penalties", "tree, drawn"],
 )
 def test_the_text_is_the_targets_own(loaded: Engine, spec: SpecParams, sampling: SamplingParams) -> None:
-    wish = GenerationRequest(tokens=TEXT, max_tokens=16, sampling=sampling, spec=spec)
+    wish = GenerationRequest(tokens=TEXT, max_tokens=12, sampling=sampling, spec=spec)
     guessed = answer(loaded, wish)
     assert guessed.ids == answer(loaded, replace(wish, spec=PLAIN)).ids
-    assert guessed.stats.draft_n > 20
+    assert guessed.stats.draft_n > 15
 
 
 def test_by_ratio_too(loaded: Engine) -> None:
@@ -87,7 +89,7 @@ def test_by_ratio_too(loaded: Engine) -> None:
 
 def test_turns_and_neighbours(loaded: Engine) -> None:
     """A second turn, another answer to the first, one of a shorter text, and two conversations at once."""
-    begun = GenerationRequest(tokens=TEXT, max_tokens=10, sampling=GREEDY, spec=TREE)
+    begun = GenerationRequest(tokens=TEXT, max_tokens=7, sampling=GREEDY, spec=TREE)
     first = answer(loaded, begun)
     wishes = [
         replace(begun, tokens=(*TEXT, *first.ids, 28, 284)),
@@ -108,25 +110,25 @@ def test_heads_guess_from_the_first_step_on(folder: Path) -> None:
     assert all(step.draft_n for step in outcome.steps[:-1])
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 def test_the_first_guess_of_the_targets_twin_is_always_right(
-    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys, sampling: SamplingParams
+    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys
 ) -> None:
     """It reads no mask, and by the shared noise it is drawn as the target draws."""
     twin = TARGET.write(tmp_path / "twin.gguf", smol_tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK))
-    wish = GenerationRequest(tokens=TEXT, max_tokens=16, sampling=sampling, spec=TREE)
     with load(exact_options(folder / "target.gguf", twin, spec_types=(PARD,))) as one:
-        guessed = answer(one, wish)
-        assert guessed.ids == answer(one, replace(wish, spec=PLAIN)).ids
-    assert guessed.stats.accepted_at[0] == guessed.stats.tested_at[0] > 5
+        for sampling in (GREEDY, DRAWN):
+            wish = GenerationRequest(tokens=TEXT, max_tokens=12, sampling=sampling, spec=TREE)
+            guessed = answer(one, wish)
+            assert guessed.ids == answer(one, replace(wish, spec=PLAIN)).ids
+            assert guessed.stats.accepted_at[0] == guessed.stats.tested_at[0] > 3
 
 
 def test_a_static_tree_too(folder: Path) -> None:
-    wish = GenerationRequest(tokens=TEXT, max_tokens=16, sampling=DRAWN, spec=TREE)
+    wish = GenerationRequest(tokens=TEXT, max_tokens=12, sampling=DRAWN, spec=TREE)
     with engine(folder, MEDUSA, medusa_tree="static") as one:
         guessed = answer(one, wish)
         assert guessed.ids == answer(one, replace(wish, spec=PLAIN)).ids
-        assert guessed.stats.draft_n > 20
+        assert guessed.stats.draft_n > 15
         assert ("tree", "static") in one.info.loads[1].settings
     with pytest.raises(UsageError, match="--spec-medusa-tree is for draft-medusa"):
         engine(folder, PARD, medusa_tree="static")
@@ -136,12 +138,14 @@ def test_on_smollm2(smol_f32: Path, tmp_path: Path) -> None:
     """Several turns at temperature 0 and, seeded, above."""
     folder = TinyMedusa(N, 576, heads=2, layers=1, layout="shared").write(tmp_path / "heads")
     prompt = list(TEXT)
-    with load(exact_options(smol_f32, folder, spec_types=(MEDUSA,))) as one, opened(smol_f32) as other:
+    with load(exact_options(smol_f32, folder, spec_types=(MEDUSA,))) as one:
         for sampling, spec in ((GREEDY, TREE), (DRAWN, CHAIN), (DRAWN, TREE)):
             wish = GenerationRequest(tokens=tuple(prompt), max_tokens=5, sampling=sampling, spec=spec)
             guessed, plain = answer(one, wish), answer(one, replace(wish, spec=PLAIN))
-            ties(other, wish, prompt, guessed, plain)
             assert guessed.stats.draft_n > 5
+            if guessed.ids != plain.ids:
+                with opened(smol_f32) as other:
+                    ties(other, wish, prompt, guessed, plain)
             prompt += [*plain.ids, 198]
 
 
@@ -165,9 +169,12 @@ def test_heads_read_the_state_before_the_pending_token(folder: Path) -> None:
 
 def test_a_torch_decoder_computes_what_llama_cpp_does(folder: Path) -> None:
     path, tree = folder / "target.gguf", TokenTree.grown((504, 9, 10, 11), (-1, 0, 0, 2), (1.0,) * 4, ("",) * 4)
-    layers = (NORMED, 1)
+    layers, width = (NORMED, 1), TARGET.width
+    model = TorchLlama.__new__(TorchLlama)  # reading so large a vocabulary takes seconds
+    shape = Shape(TARGET.layers, width, 2, 2, width // 2, 2 * width, N, 1e-5, 10000.0)
+    model._set_up(shape, {name: torch.from_numpy(weights) for name, weights in TARGET.tensors(N).items()})
     with opened(path, normed=True) as theirs:
-        ours = TorchTarget(TorchLlama(path), theirs.vocab, n_ctx=64)
+        ours = TorchTarget(model, theirs.vocab, n_ctx=64)
         found = []
         for target in (ours, theirs):
             seq = target.open()

@@ -249,6 +249,7 @@ def test_heads_of_another_target_and_holes_are_told(tmp_path: Path) -> None:
         TorchHydra(checkpoint, 24, N, fetch_embedding, fetch)
 
 
-def test_heads_beyond_the_number_of_the_config_are_left_alone(tmp_path: Path) -> None:
+def test_a_config_may_name_fewer_heads_than_there_are(tmp_path: Path) -> None:
     checkpoint = read_checkpoint(TinyMedusa(N, WIDTH).write(tmp_path))
-    assert TorchMedusa(changed(checkpoint, {"medusa_num_heads": 2}), WIDTH, N, fetch).n == 2
+    for n in (None, 2):
+        assert TorchMedusa(changed(checkpoint, {"medusa_num_heads": n}), WIDTH, N, fetch).n == 3

@@ -205,7 +205,8 @@ def _heads(checkpoint: Checkpoint, key: str, ways: Sequence[tuple[str, str]]) ->
                 place = ours, int(groups.get("b") or 0)
                 heads.setdefault(int(groups["h"]), {}).setdefault(place, {})[groups["what"]] = tensor
                 break
-    wanted = int(checkpoint.config.get(key) or len(heads))
+    # Configs of Medusa's own checkpoints name fewer heads than there are.
+    wanted = max(int(checkpoint.config.get(key) or 0), max(heads, default=-1) + 1)
     missing = next((head for head in range(wanted) if ("block", 0) not in heads.get(head, {})), None)
     if missing is not None or not wanted:
         raise ModelLoadError(
