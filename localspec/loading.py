@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
+from localspec.backends.predicting import check_predictors
 from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.corpus import corpus_files
 from localspec.drafters.files import (
-    CHAINING,
-    DFLASH,
     DRAFT_MODEL,
-    DSPARK,
     EAGLE,
     EAGLE3,
-    FIRST,
     FROM_FILE,
     HEADS,
     MEDUSA,
@@ -31,6 +28,7 @@ from localspec.drafters.files import (
     NORMED_TYPES,
     PARD,
     SHARING,
+    config_type,
     type_of,
 )
 from localspec.drafters.medusa import Shape
@@ -145,10 +143,11 @@ def draft_type(path: Path) -> str:
     """
     try:
         if path.is_dir():
-            return type_of(read_config(path))
-        named = architecture(path) or ""
-        found = HEADS.get(named)
-        header = read_header(path) if found != EAGLE3 else None
+            return config_type(read_config(path))
+        # That of most heads stands near the start; what else a file holds comes behind its vocabulary.
+        if HEADS.get(named := architecture(path) or "") == EAGLE3:
+            return EAGLE3
+        found = type_of(read_header(path))
     except ModelLoadError:  # said when it is loaded, with the flag it came by
         return DRAFT_MODEL
     if named in SHARING:
@@ -156,13 +155,7 @@ def draft_type(path: Path) -> str:
             f"{path.name} guesses from its target's own cache (architecture {named}), which localspec does not drive",
             hint="Use another draft model or head (-md), or n-grams (--spec-type).",
         )
-    if header is None:
-        return EAGLE3
-    tensors = {tensor.name for tensor in header.tensors}
-    if found == DFLASH:
-        return DSPARK if CHAINING in tensors else DFLASH
-    alone = header.number("{arch}.nextn_predict_layers") and FIRST not in tensors
-    return MTP if alone else DRAFT_MODEL
+    return found
 
 
 def check_types(types: tuple[str, ...] | None, *, has_draft: bool) -> None:
@@ -254,7 +247,7 @@ class _Loader:
         self._carries = MTP in (options.spec_types or ()) and self._kind != MTP
 
     def load(self) -> Engine:
-        from localspec.backends.llamacpp import LlamaTarget, Native, check_predictors, extra_buffers_are_safe
+        from localspec.backends.llamacpp import LlamaTarget, Native, extra_buffers_are_safe
         from localspec.engine import Engine
 
         options = self._options

@@ -215,6 +215,12 @@ class BlockDrafter(Target, Protocol):
         """Whether each row has, as `CARRIED`, the chance that its guess holds if those before did, in all columns."""
         ...
 
+    @property
+    def candidates(self) -> int:
+        """Among how many tokens each guess is picked by the one before it; 0: among all, by logits. Each row has then,
+        as `CARRIED`, so many ids, and their scores behind the first candidate of the row before, the second, …"""
+        ...
+
     def take_in(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> None:
         """Text goes on by n tokens, of which the target has ``features``, ``[n, target's width]`` a layer. The sequence
         has no uncommitted tree. Raises as ``forward``."""

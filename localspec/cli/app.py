@@ -19,7 +19,7 @@ from localspec.options.parse import HELP, Given, parse
 from localspec.options.suggest import did_you_mean, likely_flag
 from localspec.options.tuned import folder
 
-_OF_MODELS = ("ls", "pull", "info", "path", "rm", "verify", "convert")
+_OF_MODELS = ("ls", "pull", "pair", "info", "path", "rm", "verify", "convert")
 #: Command → module and function: ``body(values) -> exit code``. Values are options by name; of commands that load an
 #: engine ``system`` is the text, and ``typed`` are the names of options on the command line.
 BODIES = {

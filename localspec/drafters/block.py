@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localspec.backends.base import CARRIED, BlockDrafter, Row, Rows, Work
 from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
@@ -55,14 +58,15 @@ class BlockModel(DraftModel):
         return min(ask.price.limits.depth, self._block.guesses, self._block.caps.n_ctx - length)
 
     def _growth(self, ask: Ask, unread: Sequence[int], depth: int, branches: int) -> Growth:
-        return BlockGrowth(ask, unread, depth, self._pairing, self.name, self._block.first_row)
+        kind = SelectedGrowth if self._block.candidates else BlockGrowth
+        return kind(ask, unread, depth, self._pairing, self.name, self._block)
 
     def _grow(self, growths: Sequence[Growth]) -> None:
         blocks = [growth for growth in growths if isinstance(growth, BlockGrowth)]
         if not blocks:
             return
         masks = [self._block.mask] * (max(block.rows for block in blocks) - 1)
-        features = (CARRIED,) if self._block.has_confidence else ()
+        features = (CARRIED,) if self._block.has_confidence or self._block.candidates else ()
         lanes = [self._lanes[block.ask.seq] for block in blocks]
         work = [
             Work(lane, TokenTree.chain((block.ask.tokens[-1], *masks)), features=features)
@@ -80,33 +84,55 @@ class BlockGrowth(Growth):
     """A chain of guesses that a block's rows hold; where siblings pay they stand beside it, and nothing behind them."""
 
     def __init__(
-        self, ask: Ask, unread: Sequence[int], depth: int, pairing: Pairing | Translation, source: str, first_row: int
+        self,
+        ask: Ask,
+        unread: Sequence[int],
+        depth: int,
+        pairing: Pairing | Translation,
+        source: str,
+        block: BlockDrafter,
     ) -> None:
         # A guess more costs no pass more.
         super().__init__(replace(ask, price=replace(ask.price, pass_s=0.0)), unread, depth, pairing, source, branches=1)
-        self._first_row = first_row
-        self._confidence: Sequence[float] = ()
+        self._block = block
+        self._beside = np.empty((0, 0), np.float32)  # what stands beside each guess of the block
 
     @property
     def rows(self) -> int:
         """Rows of a block that hold as many guesses as are wanted."""
-        return self._depth + self._first_row
+        return self._depth + self._block.first_row
 
     def read(self, rows: Rows) -> None:
         if CARRIED in rows.features:
-            self._confidence = rows.features[CARRIED][self._first_row :, 0].tolist()
+            self._beside = rows.features[CARRIED][self._block.first_row :]
         while self.wants_pass:
             self.take(rows)
 
     def _row(self, rows: Rows, node: int) -> Row:
-        return rows.logits(self._home[node] + self._first_row)
+        return rows.logits(self._home[node] + self._block.first_row)
 
     def _scored(self, node: int, guesses: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
         """The drafter's own confidence is about its first choice, behind which the chain goes on; the others share what
         that leaves."""
-        if not self._confidence or not guesses:
+        if not self._block.has_confidence or not guesses:
             return guesses
         (token, score), *others = guesses
-        sure = self._confidence[self._home[node]]
+        sure = float(self._beside[self._home[node], 0])
         rest = (1 - sure) / max(1 - score, 1e-9)
         return [(token, sure), *((other, min(rest * weight, sure)) for other, weight in others)]
+
+
+class SelectedGrowth(BlockGrowth):
+    """The same where each guess is picked among a few candidates, by the one before it."""
+
+    def _row(self, rows: Rows, node: int) -> Row:
+        place = self._home[node]
+        # Behind the pending token all columns are alike.
+        before = int((self._ids(place - 1) == self._tokens[node]).argmax()) if place else 0
+        count = self._block.candidates
+        row = np.full(self._block.caps.n_vocab, -np.inf, np.float32)
+        row[self._ids(place)] = self._beside[place, count * (before + 1) : count * (before + 2)]
+        return row
+
+    def _ids(self, place: int) -> NDArray[np.intp]:
+        return self._beside[place, : self._block.candidates].astype(np.intp)

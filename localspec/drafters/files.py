@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from localspec.hub.header import Header
+
 DRAFT_MODEL, EAGLE, EAGLE3, MTP = "draft-simple", "draft-eagle", "draft-eagle3", "draft-mtp"
 DFLASH, DSPARK = "draft-dflash", "draft-dspark"
 MEDUSA, HYDRA, PARD = "draft-medusa", "draft-hydra", "draft-pard"
@@ -12,10 +14,6 @@ MEDUSA, HYDRA, PARD = "draft-medusa", "draft-hydra", "draft-pard"
 HEADS: Mapping[str, str] = {"eagle3": EAGLE3, "dflash": DFLASH}
 #: Architectures that read the cache of their target and have none of their own.
 SHARING = frozenset({"gemma4-assistant"})
-#: A block drafter with this tensor is a `DSPARK`: each guess follows the one before.
-CHAINING = "markov_w1.weight"
-#: A model that has layers for multi-token prediction, and not this tensor, has no others: it is a `MTP`.
-FIRST = "blk.0.attn_norm.weight"
 #: What only the config.json of a folder from the hub says → its type.
 BY_CONFIG: Mapping[str, str] = {"medusa_num_heads": MEDUSA, "hydra_num_heads": HYDRA, "pard_token": PARD}
 #: Those that read what comes out of the target's final norm.
@@ -24,7 +22,20 @@ NORMED_TYPES = (EAGLE, MEDUSA, HYDRA)
 FROM_FILE = (DRAFT_MODEL, EAGLE, *HEADS.values(), DSPARK, *BY_CONFIG.values())
 
 
-def type_of(config: Mapping[str, Any]) -> str:
+def type_of(header: Header) -> str:
+    """The drafter that a file is, beside a target, by what it holds."""
+    tensors = {tensor.name for tensor in header.tensors}
+    found = HEADS.get(header.architecture or "")
+    if found == DFLASH and "markov_w1.weight" in tensors:  # each guess follows the one before
+        return DSPARK
+    if found is not None:
+        return found
+    # Layers for multi-token prediction, and no others.
+    alone = header.number("{arch}.nextn_predict_layers") and "blk.0.attn_norm.weight" not in tensors
+    return MTP if alone else DRAFT_MODEL
+
+
+def config_type(config: Mapping[str, Any]) -> str:
     """What a folder from the hub is by its ``config.json``; a draft model, if nothing else."""
     found = next((kind for key, kind in BY_CONFIG.items() if key in config), None)
     return found or _eagle(config) or DRAFT_MODEL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +27,7 @@ class TinyBlock:
         guessable: ids that it can guess, in ascending order; ``None`` = all.
         mask: the token of places that are to be guessed; ``None``: the file names none.
         borrows: the target, where the file has no embeddings and no output of its own, as is usual.
-        candidates: of a selector that the file speaks of.
+        candidates: among which a selector picks each guess by the one before (DFlash 2); 0: there is none.
     """
 
     n_vocab: int
@@ -40,6 +41,9 @@ class TinyBlock:
     mask: int | None = 5
     borrows: TinyModel | None = None
     candidates: int = 0
+    selector_rank: int = 8
+    conv_kernel: int = 3
+    conv_group: int = 8
     depth: int = 2
     heads: int = 4
     kv_heads: int = 2
@@ -84,9 +88,20 @@ class TinyBlock:
                 "ffn_down": matrix(width, 2 * width),
             }
             tensors |= {f"blk.{layer}.{name}.weight": weights for name, weights in block.items()}
+            if self.candidates:
+                groups = width // self.conv_group
+                for part in ("attn", "ffn"):
+                    taps = rng.standard_normal((2, self.conv_kernel, width), np.float32) / np.float32(2)
+                    taps[:, 0] += 1
+                    tensors[f"blk.{layer}.{part}_conv_base"] = taps
+                    tensors[f"blk.{layer}.{part}_conv_proj.weight"] = matrix(2 * self.conv_kernel * groups, width)
         if self.borrows is not None:
             others = self.borrows.tensors(self.n_vocab)
             tensors |= {name: others[name] for name in ("token_embd.weight", "output.weight")}
+        if self.candidates:
+            tensors["selector_hidden.weight"] = matrix(self.selector_rank, width)
+            tensors["selector_predecessor.weight"] = matrix(self.n_vocab, self.selector_rank) * np.float32(4)
+            tensors["selector_successor.weight"] = matrix(self.n_vocab, self.selector_rank) * np.float32(4)
         if self.rank:
             tensors["markov_w1.weight"] = matrix(self.n_vocab, self.rank) * np.float32(np.sqrt(self.rank))
             tensors["markov_w2.weight"] = matrix(n_guessable, self.rank) * np.float32(3)
@@ -120,6 +135,9 @@ class TinyBlock:
             writer.add_key_value(name, value, kind, sub_type=element)
         if self.candidates:
             writer.add_uint32("dflash.selector_top_k", self.candidates)
+            writer.add_uint32("dflash.selector_rank", self.selector_rank)
+            writer.add_uint32("dflash.conv_kernel_size", self.conv_kernel)
+            writer.add_uint32("dflash.conv_group_size", self.conv_group)
         for name, weights in self.tensors.items():
             if self.borrows is None or name not in ("token_embd.weight", "output.weight"):
                 writer.add_tensor(name, weights)
@@ -141,7 +159,7 @@ class TinyBlock:
         carried = weights["token_embd.weight"][[pending, *[self.mask] * (n - 1)]]
         for layer in range(self.depth):
             own = {name.split(".")[2]: weights[name] for name in weights if name.startswith(f"blk.{layer}.")}
-            read = norm(carried, own["attn_norm"])
+            read, behind = self._folded(norm(carried, own["attn_norm"]), own, "attn")
             query, key, value = (self._split(read @ own[f"attn_{part}"].T) for part in "qkv")
             # What the cache holds of the text.
             old_key, old_value = (self._split(text @ own[f"attn_{part}"].T) for part in "kv")
@@ -149,12 +167,40 @@ class TinyBlock:
             key = halves_turned(norm(np.concatenate([old_key, key]), own["attn_k_norm"]), places)
             value = np.concatenate([old_value, value])
             mixed = attended(query, key, value, np.ones((n, len(places)), bool))
-            carried = carried + mixed @ own["attn_output"].T
-            inner = norm(carried, own["ffn_norm"])
-            carried = carried + gated(inner, *(own[f"ffn_{part}"] for part in ("gate", "up", "down")))
+            carried = carried + behind(mixed @ own["attn_output"].T)
+            inner, behind = self._folded(norm(carried, own["ffn_norm"]), own, "ffn")
+            carried = carried + behind(gated(inner, *(own[f"ffn_{part}"] for part in ("gate", "up", "down"))))
         normed = norm(carried, weights["output_norm.weight"])
         logits = self._spread(normed @ self._output.T)
+        if self.candidates:
+            logits = self._selected(normed, logits, pending)
         return self._chained(normed, logits, pending) if self.rank else (logits, np.ones(n, np.float32))
+
+    def _folded(self, rows: Array, own: dict[str, Array], part: str) -> tuple[Array, Callable[[Array], Array]]:
+        """``rows``, each with the few before it, as it weighs them itself; and the same for what is made of them."""
+        if not self.candidates:
+            return rows, lambda made: made
+        weights = (rows @ own[f"{part}_conv_proj"].T).reshape(len(rows), 2, self.conv_kernel, -1)
+        weights = np.repeat(weights, self.conv_group, axis=3) + own[f"{part}_conv_base"]
+
+        def fold(read: Array, side: int) -> Array:
+            folded = np.zeros_like(read)
+            for tap in range(min(self.conv_kernel, len(read))):
+                folded[tap:] += weights[tap:, side, tap] * read[: len(read) - tap]
+            return folded
+
+        return fold(rows, 0), lambda made: fold(made, 1)
+
+    def _selected(self, normed: Array, logits: Array, pending: int) -> Array:
+        """The scores of the candidates of each row behind the best one of the row before."""
+        weights, before = self.tensors, pending
+        selected = np.full_like(logits, -np.inf)
+        for row in range(1, len(normed)):
+            ids = np.argpartition(logits[row], -self.candidates)[-self.candidates :]
+            known = weights["selector_predecessor.weight"][before] * (weights["selector_hidden.weight"] @ normed[row])
+            selected[row, ids] = logits[row, ids] + weights["selector_successor.weight"][ids] @ known
+            before = int(selected[row].argmax())
+        return selected
 
     def _chained(self, normed: Array, logits: Array, pending: int) -> tuple[Array, Array]:
         """Scores that follow the best guess before, row by row."""

@@ -21,7 +21,7 @@ from localspec.backends.torch.ends import Ends
 from localspec.backends.torch.head import TorchHead
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
-from localspec.drafters.files import DRAFT_MODEL, EAGLE, EAGLE3, type_of
+from localspec.drafters.files import DRAFT_MODEL, EAGLE, EAGLE3, config_type
 from localspec.drafters.head import HeadModel
 from localspec.errors import Cancelled, LocalspecError, OutOfMemory
 from localspec.sampling import SamplerState
@@ -231,7 +231,7 @@ def test_the_layouts_hold_the_same_weights(tmp_path: Path, file: str) -> None:
     for layout in ("official", "specforge", "speculators"):
         folder = replace(plain, layout=layout).write(tmp_path / layout, file=file)
         checkpoint = read_checkpoint(folder)
-        assert type_of(checkpoint.config) == EAGLE3
+        assert config_type(checkpoint.config) == EAGLE3
         found.append(read_eagle(checkpoint, target_of(plain), layout))
     for one in found:
         assert one.reads == (1, 3, 6)
@@ -282,7 +282,7 @@ def test_layers_are_those_that_take_the_state_in(config: dict[str, object], laye
     ],
 )
 def test_a_config_says_what_it_is_of(config: dict[str, object], kind: str) -> None:
-    assert type_of(config) == kind
+    assert config_type(config) == kind
 
 
 # -- what is refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 from localspec.backends.llamacpp.block import LlamaBlock
 from localspec.backends.llamacpp.head import EagleHead, LlamaHead
 from localspec.backends.llamacpp.model import LlamaModel
-from localspec.backends.llamacpp.mtp import MtpHead, as_one, check_predictors, predictors
+from localspec.backends.llamacpp.mtp import MtpHead, as_one, predictors
 from localspec.backends.llamacpp.native import InterruptFlag, Native
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.selftest import extra_buffers_are_safe
@@ -25,7 +25,6 @@ __all__ = [
     "MtpHead",
     "Native",
     "as_one",
-    "check_predictors",
     "extra_buffers_are_safe",
     "predictors",
 ]

@@ -1,4 +1,6 @@
-"""Block drafters (DFlash, arXiv 2602.06036; DSpark) in GGUF files of their own: one pass guesses several tokens.
+"""Block drafters in GGUF files of their own, where one pass guesses several tokens: DFlash (arXiv 2602.06036), DFlash
+2, whose guesses are picked among a few candidates by the one before, and DSpark, where each shifts the scores of the
+next.
 
 The cache holds keys and values that are made of the target's hidden states, one cell a token of the text. A block is
 the pending token and masks behind it, all of which see the text and each other. llama.cpp tells the two kinds of pass
@@ -25,6 +27,7 @@ from localspec.hub.header import read_header
 
 _BLOCK = 16  # llama.cpp's, where the file names none
 _MROPE = 8  # LLAMA_ROPE_TYPE_MROPE
+_OTHERS = "Use another drafter (-md), or n-grams (--spec-type)."
 _ROWS = 64  # of text in a pass: each has the states of several layers
 
 
@@ -44,6 +47,7 @@ class LlamaBlock(LlamaTarget):
         self._target = target
         tensors = {tensor.name for tensor in read_header(model.path).tensors}
         chained, self.has_confidence = "markov_w1.weight" in tensors, "conf_proj.weight" in tensors
+        self.candidates = self._hooks.candidates(model.handle)
         self._check_kind(model, chained=chained)
         check_fit(model, self.layers, model.n_embd, target.model)
         size = int(model.metadata("dflash.block_size") or _BLOCK)
@@ -55,11 +59,8 @@ class LlamaBlock(LlamaTarget):
 
     def _check_kind(self, model: LlamaModel, *, chained: bool) -> None:
         name, lib = model.path.name, model.native.lib
-        hint = "Use another drafter (-md), or n-grams (--spec-type)."
-        if self._hooks.candidates(model.handle):
-            raise UsageError(f"{name} is a DFlash 2 drafter, which localspec does not drive", hint=hint)
         if lib.llama_model_rope_type(model.handle) == _MROPE:
-            raise UsageError(f"{name} has positions of several parts, which localspec does not drive", hint=hint)
+            raise UsageError(f"{name} has positions of several parts, which localspec does not drive", hint=_OTHERS)
         if chained and model.metadata("dflash.block_size") is None:
             raise UsageError(f"{name} does not say how long its blocks are", hint="Convert it again.")
         if lib.llama_vocab_mask(lib.llama_model_get_vocab(model.handle)) < 0:
@@ -67,7 +68,7 @@ class LlamaBlock(LlamaTarget):
 
     def _make_context(self, n_ids: int) -> LlamaContext:
         context = LlamaContext(self._model, self._options, n_ids, self._flag, self._target.handle)
-        if self.has_confidence:
+        if self.has_confidence or self.candidates:
             self._hooks.give_states(context.handle)
         self._lib.llama_set_causal_attn(context.handle, self._model.metadata("dflash.attention.causal") == "true")
         return context
@@ -83,7 +84,7 @@ class LlamaBlock(LlamaTarget):
         return super().forward(work)
 
     def _keep_layers(self, layers: object) -> None:
-        """Confidence is always kept."""
+        """`CARRIED` is always kept."""
 
     def _add(self, item: Work) -> dict[int, int]:
         rows = super()._add(item)
@@ -92,7 +93,6 @@ class LlamaBlock(LlamaTarget):
         return rows
 
     def layer(self, layer: int, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Confidence: that of a row stands in all of its columns."""
         return picked(self._hooks.states(self._ctx, self._batch.rows, self._model.n_embd), rows)
 
     def take_in(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> None:

@@ -29,10 +29,6 @@ HOOKED = frozenset(
         "qwen3moe",
     }
 )
-#: Architectures of which llama.cpp runs layers for multi-token prediction, and hands out what these read. It loads them
-#: of others too, and ends the process when it is to run them. Those that may have several:
-CHAINED = frozenset({"hy_v3", "mimo2", "step35"})
-PREDICTING = CHAINED | {"cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe"}
 
 _CONTEXT = _MODEL = _FLOATS = ctypes.c_void_p
 #: Our name → llama.cpp's, what it takes, what it gives.

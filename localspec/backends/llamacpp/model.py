@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localspec.backends.llamacpp.adapters import Adapter, load_adapter
 from localspec.backends.llamacpp.devices import BufferType, Device
-from localspec.backends.llamacpp.hooks import HOOKED, PREDICTING
+from localspec.backends.llamacpp.hooks import HOOKED
 from localspec.backends.llamacpp.native import Line, Native
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.overrides import idle_overrides
@@ -18,6 +18,7 @@ from localspec.backends.llamacpp.params import Settings, model_params, model_set
 from localspec.backends.llamacpp.placement import layers_by_device, used_devices
 from localspec.backends.llamacpp.vocab import LlamaVocab
 from localspec.backends.memory import CacheShape
+from localspec.backends.predicting import PREDICTING
 from localspec.errors import Cancelled, LocalspecError, ModelLoadError, OutOfMemory, UsageError
 
 #: Called with the share loaded, 0…1; returning False gives up.

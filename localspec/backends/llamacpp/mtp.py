@@ -17,16 +17,10 @@ from localspec.backends.base import CARRIED, Head
 from localspec.backends.chained import ChainedHead
 from localspec.backends.llamacpp.context import LlamaContext
 from localspec.backends.llamacpp.head import LlamaHead
-from localspec.backends.llamacpp.hooks import CHAINED, PREDICTING
 from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.options import LlamaOptions
 from localspec.backends.llamacpp.target import LlamaTarget
 from localspec.errors import UsageError
-from localspec.hub.header import Header
-
-#: Architectures whose layers llama.cpp runs, where what was read cannot be taken back.
-RECURRENT = frozenset({"bailingmoe3", "glm5-next", "nemotron_h_moe", "qwen35", "qwen35moe", "qwen3next"})
-_OTHERS = "Use a draft model or a head (-md), or n-grams (--spec-type)."
 
 
 class MtpHead(LlamaHead):
@@ -79,36 +73,6 @@ def as_one(heads: Sequence[MtpHead], options: LlamaOptions) -> Head:
 def level_rows(options: LlamaOptions) -> int:
     """Nodes that one level of all trees may have. A later layer reads the levels before its own again."""
     return options.sequences + options.branches
-
-
-def check_predictors(headers: Sequence[Header]) -> None:
-    """Whether llama.cpp can run the layers for multi-token prediction of a model, told before it is loaded from the
-    headers of all its parts.
-
-    Raises:
-        UsageError: it has none, or none that this build can run.
-    """
-    first, tensors = headers[0], {tensor.name for header in headers for tensor in header.tensors}
-    name, architecture = first.path.name, first.architecture or ""
-    count, blocks = (first.number(f"{{arch}}.{key}") or 0 for key in ("nextn_predict_layers", "block_count"))
-    there = [f"blk.{blocks - count + layer}.nextn.eh_proj.weight" in tensors for layer in range(count)]
-    if not count or not all(there):
-        lost = f" ({count} announced, {sum(there)} in the file)" if count else ""
-        raise UsageError(
-            f"--spec-type draft-mtp: {name} has no layers for multi-token prediction{lost}",
-            hint=f"Get a file that was converted with them. {_OTHERS}",
-        )
-    if architecture in RECURRENT:
-        raise UsageError(
-            f"--spec-type draft-mtp: {name} has recurrent layers, which cannot take guesses back", hint=_OTHERS
-        )
-    if architecture not in PREDICTING or (count > 1 and architecture not in CHAINED):
-        driven = "one" if architecture in PREDICTING else "none"
-        raise UsageError(
-            f"--spec-type draft-mtp: {name} has {count} layers for multi-token prediction, and of the architecture"
-            f" {architecture} {driven} can be run",
-            hint=_OTHERS,
-        )
 
 
 def check_target(model: LlamaModel, target: LlamaModel) -> None:

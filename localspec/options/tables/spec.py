@@ -25,6 +25,7 @@ SPEC_OPTIONS = (
         " eagle, eagle3, mtp, dflash, dspark, medusa, hydra, pard); default suffix, with -md what it is.",
         SPEC,
         "LIST",
+        former=("--speculative-algorithm",),
         env=("LLAMA_ARG_SPEC_TYPE",),
         separator=",",
     ),
@@ -140,5 +141,3 @@ SPEC_OPTIONS = (
         former=("--speculative-token-map",),
     ),
 )
-#: Names of other programs whose number counts the root of the tree.
-COUNTS_THE_ROOT = ("--speculative-num-draft-tokens",)

@@ -15,7 +15,7 @@ from localspec.backends.container import container_limits
 from localspec.backends.memory import CacheShape, available_bytes, total_bytes
 from localspec.chat.store import sessions_file
 from localspec.control.threads import core_count
-from localspec.drafters.files import type_of
+from localspec.drafters.files import config_type
 from localspec.errors import LocalspecError, ModelError
 from localspec.hub import cache_folder
 from localspec.hub.folder import read_config
@@ -85,7 +85,7 @@ def _model(named: Named) -> Model:
         return Model(named.text, fault=Fault(error.message, error.hint))
     try:
         if path.is_dir():
-            return Model(named.text, path, checkpoint=type_of(read_config(path)))
+            return Model(named.text, path, checkpoint=config_type(read_config(path)))
         return Model(named.text, path, _header(path))
     except LocalspecError as error:
         return Model(named.text, path, fault=Fault(error.message, error.hint))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from localspec.drafters.files import DRAFT_MODEL, HEADS
+from localspec.drafters.files import DRAFT_MODEL, type_of
 from localspec.errors import ModelError
 from localspec.hub.header import Header, read_header
 from localspec.hub.shelf import Entry, parts
@@ -67,7 +67,7 @@ def draft_models(target: Path, entries: Iterable[Entry]) -> list[Path]:
             with suppress(ModelError):
                 header = _header(path)
                 # A head cannot be timed by itself.
-                if header.architecture not in HEADS and Vocabulary.of(header).same_as(wanted):
+                if type_of(header) == DRAFT_MODEL and Vocabulary.of(header).same_as(wanted):
                     found.setdefault(path.resolve(), abs(math.log(size / entry.size / _SMALLER)))
     return sorted(found, key=lambda path: found[path])
 
