@@ -21,7 +21,7 @@ from localspec.drafters.suffix import Suffix, SuffixCorpus
 from localspec.drafters.translated import TranslatedModel
 from localspec.drafters.translation import Translation
 from localspec.engine import Engine
-from localspec.sampling.params import SAMPLERS
+from localspec.params import SAMPLERS
 from localspec.spec.tree import TokenTree
 from localspec.types import DEFAULT_SAMPLERS, SamplingParams, SpecParams
 from tests.drafters.support import TEXT_DRAFTERS

@@ -10,7 +10,7 @@ import pytest
 from localspec.errors import ExitCode, UsageError
 from localspec.options import Option, sampling_params
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
-from localspec.sampling import check
+from localspec.params import check
 from tests.options.sources import Sources
 
 OPTIONS = {option.name: option for option in SAMPLING_OPTIONS}

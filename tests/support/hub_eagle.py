@@ -96,9 +96,8 @@ class TinyEagle:
             tensors["embed_tokens.weight"] = matrix(rng, self.n_vocab, width)
         if self.biases:
             for name in ("fc", *(f"{layer}self_attn.{part}_proj" for part in "qkv")):
-                tensors[f"{name}.bias"] = rng.standard_normal(len(tensors[f"{name}.weight"]), np.float32) / np.float32(
-                    5
-                )
+                rows = len(tensors[f"{name}.weight"])
+                tensors[f"{name}.bias"] = rng.standard_normal(rows, np.float32) / np.float32(5)
         return tensors
 
     def write(self, folder: Path, *, file: str = "model.safetensors", **changes: Any) -> Path:

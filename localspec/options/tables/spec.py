@@ -22,7 +22,7 @@ SPEC_OPTIONS = (
         str,
         None,
         "Drafters (a comma list): none, suffix, lookahead, ngram- (simple, map-k, map-k4v, mod, cache), draft- (simple,"
-        " eagle, eagle3, mtp, dflash, dspark, medusa, hydra, pard); default suffix, with -md what it is.",
+        " eagle, eagle3, mtp, dflash, dspark, medusa, hydra, pard); default suffix, -md.",
         SPEC,
         "LIST",
         former=("--speculative-algorithm",),
