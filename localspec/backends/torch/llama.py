@@ -154,4 +154,4 @@ def _shape(reader: Any) -> Shape:
 
 def _dequantised(tensor: Any) -> Tensor:
     weights = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-    return torch.from_numpy(np.ascontiguousarray(weights, np.float32))
+    return torch.from_numpy(np.require(weights, np.float32, ("C", "W")))
