@@ -286,13 +286,13 @@ MODELS = (
 )
 _TRAINS = (
     replace(_JSON, help="One JSON object on standard output: what came of it, and the learning curve."),
-    *(replace(option, help="Target to learn from; named as elsewhere.") for option in MODEL_OPTIONS if option.name == "model"),
+    *(replace(one, help="Target to learn from; not given = demo.") for one in MODEL_OPTIONS if one.name == "model"),
     *CONFIG_OPTIONS,
 )
 _TRAINING = (
-    "The target writes texts (or answers --prompts, or is given --corpus), is asked what it says of them, and the drafter"
-    " learns to say it first. How much of it is accepted is measured on texts that are held out. Ctrl-c, a power cut or"
-    " kill -9 lose nothing but seconds: the same command goes on. Needs PyTorch."
+    "The target writes texts (or answers --prompts, or is given --corpus), is asked what it says of them, and the"
+    " drafter learns to say it first. How much of it is accepted is measured on texts that are held out. Ctrl-c, a"
+    " power cut or kill -9 lose nothing but seconds: the same command goes on. Needs PyTorch."
 )
 TRAINING = (
     Command(
@@ -329,7 +329,9 @@ TOPICS = {
     "config": "configuration files, profiles, environment",
     "exit-codes": "what a command ends with",
 }
-COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)}
+COMMANDS = {
+    command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
+}
 
 
 def all_options() -> tuple[Option, ...]:

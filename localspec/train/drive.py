@@ -25,8 +25,8 @@ from localspec.train.sources import Desk, Source
 from localspec.train.texts import HELD, PART, Texts
 from localspec.train.work import Work
 
-#: How often a text is learned from before there is a new one.
-_PASSES = 4
+#: How often a text is learned from before there is a new one: writing and reading take as long as some passes.
+_PASSES = 3
 #: A run is saved after so many seconds, and measured after so many tokens.
 _SAVED, _MEASURED = 30.0, 25_000
 
@@ -112,14 +112,18 @@ class _Shift:
         """Texts to measure with and to begin with, read."""
         if not self._work.kept(HELD):
             self._write(HELD, 0, self._source.held)
-        if not self._work.kept(PART):
+        for path in self._work.unread(HELD):
+            self._read(path)
+        if not self._work.notes():
             self._more()
-        self._read()
 
     def _more(self) -> None:
-        """One more part, if there is one."""
-        number = len(self._work.kept(PART))
-        self._exhausted = not self._write(PART, number, lambda desk: self._source.part(number, desk))
+        """One more part to learn from, if there is one: one that lies there, or else a new one."""
+        if not self._work.unread(PART):
+            number = len(self._work.kept(PART))
+            self._exhausted = not self._write(PART, number, lambda desk: self._source.part(number, desk))
+        for path in self._work.unread(PART)[:1]:
+            self._read(path)
 
     def _write(self, kind: str, number: int, write: Callable[[Desk], Texts | None]) -> bool:
         """Writes a part, beginning where a process before stopped."""
@@ -142,16 +146,14 @@ class _Shift:
         sketch.unlink(missing_ok=True)
         return found is not None
 
-    def _read(self) -> None:
-        for path in self._work.unread():
-            tokens = Texts.read(path).tokens.size
-            with self._told.phase("the target reads them", tokens) as said:
+    def _read(self, path: Path) -> None:
+        with self._told.phase("the target reads them", Texts.read(path).tokens.size) as said:
 
-                def advance(count: int, said: Callable[[int, str], None] = said) -> None:
-                    said(count, "")
-                    self._stop_if_told()
+            def advance(count: int) -> None:
+                said(count, "")
+                self._stop_if_told()
 
-                self._work.read(path, self._target, self._layers, advance)
+            self._work.read(path, self._target, self._layers, advance)
 
     def _stop_if_told(self) -> None:
         if self._told.stopped:
@@ -168,12 +170,10 @@ class _Shift:
             while self._done(run) < 1:
                 if self._thin(run, notes := self._work.notes()):
                     self._more()
-                    self._read()
                     continue
                 self._learn(run, notes)
                 if run.state.tokens >= self._due(run) or self._done(run) >= 1:
                     self._measure(run, held)
-                self._read()
             finished = True
         except _Stopped:
             self._save(run)
@@ -193,7 +193,7 @@ class _Shift:
                 if time.monotonic() - self._since > _SAVED:
                     self._save(run)
                 self._stop_if_told()
-                if self._thin(run, notes) or self._work.unread():
+                if self._thin(run, notes):
                     break
 
     def _thin(self, run: Run, notes: dict[str, Notes]) -> bool:

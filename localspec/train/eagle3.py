@@ -99,8 +99,8 @@ class Eagle3(nn.Module):
         Args:
             embedded: the target's embeddings of tokens 1…n of each text, ``[texts, n, width]``.
             features: the target's hidden states behind tokens 0…n - 1, ``[texts, n, 3 · target's width]``.
-            rows: of later rounds, ascending, below n - depth + 1; ``None``: all of them. Rows of later rounds do not see
-                each other: learning from some of them costs less and errs in nothing but noise.
+            rows: of later rounds, ascending, below n - depth + 1; ``None``: all of them. They do not see each other, so
+                learning from some of them costs less and errs in nothing but noise.
         """
         n = features.shape[1]
         found = list[tuple[Tensor, Tensor]]()
@@ -122,9 +122,7 @@ class Eagle3(nn.Module):
         self, embedded: Tensor, state: Tensor, at: Tensor, k: int, keys: list[Tensor], values: list[Tensor]
     ) -> Tensor:
         shape, (texts, n, _) = self.shape, state.shape
-        read = torch.cat(
-            (norm(embedded, self.attn_norm, shape.eps), norm(state, self.attn_norm_2, shape.eps)), dim=-1
-        )
+        read = torch.cat((norm(embedded, self.attn_norm, shape.eps), norm(state, self.attn_norm_2, shape.eps)), dim=-1)
         turn = rope(at + k, shape.each, shape.rope_base)
         q = rotated((read @ self.attn_q.T).view(texts, n, shape.heads, shape.each).transpose(1, 2), turn)
         key = rotated((read @ self.attn_k.T).view(texts, n, shape.kv_heads, shape.each).transpose(1, 2), turn)

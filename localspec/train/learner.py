@@ -59,8 +59,8 @@ def acceptance(learner: Learner, held: list[Notes]) -> Acceptance:
 
 
 def sparse_cross_entropy(scores: Tensor, places: Tensor, shares: Tensor) -> Tensor:
-    """Cross entropy of ``scores`` ``[n, ids]`` against ``shares`` ``[n, top]`` of the ids at ``places``, -1 for one that
-    cannot be guessed: a row counts by as much as can."""
+    """Cross entropy of ``scores`` ``[n, ids]`` against ``shares`` ``[n, top]`` of the ids at ``places``, -1 for one
+    that cannot be guessed: a row counts by as much as can."""
     guessable = places >= 0
     logs = torch.log_softmax(scores, dim=-1).gather(-1, places.clamp(min=0))
     return -(logs * shares * guessable).sum(dim=-1)

@@ -20,7 +20,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(matrices, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> None:
         """One step; a closure is not asked."""
         for group in self.param_groups:
             for one in group["params"]:

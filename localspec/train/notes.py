@@ -65,7 +65,7 @@ def joined(notes: Sequence[Notes]) -> Notes:
 def take_notes(
     target: TorchLlama, texts: Texts, layers: Sequence[int], said: Callable[[int], None] = lambda _: None
 ) -> Notes:
-    """Has ``target`` read ``texts``; ``layers`` are those whose inputs are kept; ``said`` is told tokens that are read."""
+    """Has ``target`` read ``texts``; inputs of ``layers`` are kept; ``said`` is told of so many tokens more."""
     taken = []
     for start in range(0, len(texts.tokens), _ROWS):
         tokens = torch.from_numpy(texts.tokens[start : start + _ROWS]).long()

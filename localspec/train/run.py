@@ -21,7 +21,7 @@ from localspec.train.muon import Muon
 from localspec.train.notes import Notes, joined
 
 #: Texts of a step.
-ROWS = 4
+ROWS = 3
 #: Steps until the rate of learning is reached, and the share of a budget in which it falls to 0.
 _WARM_UP, _COOL_DOWN = 20, 0.3
 #: Rates: of matrices, whose steps have the size of the matrix (Muon), and of everything else (Adam).
@@ -41,8 +41,8 @@ class Point:
 
 @dataclass(slots=True)
 class State:
-    """What a run knows besides weights: ``visits`` are how often each row of each part was learned from, ``seconds`` what
-    all of it took."""
+    """What a run knows besides weights: ``visits`` are how often each row of each part was learned from, ``seconds``
+    what all of it took."""
 
     step: int = 0
     tokens: int = 0

@@ -80,12 +80,10 @@ class SelfPlay:
         return self._written(rows, -1, desk)
 
     def _begun(self, rng: np.random.Generator) -> Sequence[int]:
-        return () if not self.begun or rng.random() < _FREE else self.begun[rng.integers(len(self.begun))]
+        return () if not self.begun or rng.random() < _FREE else self.begun[int(rng.integers(len(self.begun)))]
 
     def _written(self, rows: Sequence[Row], number: int, desk: Desk) -> Texts:
-        return written(
-            desk.target, rows, self.length, (desk.seed, number + 1), begun=desk.begun, look=desk.look
-        )
+        return written(desk.target, rows, self.length, (desk.seed, number + 1), begun=desk.begun, look=desk.look)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +107,7 @@ class Questions:
 
     def _answered(self, asked: Sequence[Sequence[int]], heat: Sequence[float], number: int, desk: Desk) -> Texts:
         rows = [Answer(one[-self.length // 2 :], self.ends, warm) for one, warm in zip(asked, heat, strict=True)]
-        return written(
-            desk.target, rows, self.length, (desk.seed, number + 1), begun=desk.begun, look=desk.look
-        )
+        return written(desk.target, rows, self.length, (desk.seed, number + 1), begun=desk.begun, look=desk.look)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,9 @@ class Work:
             found += np.bincount(text.tokens[text.weight > 0], minlength=n_vocab)
         return found
 
-    def unread(self) -> list[Path]:
-        return [path for kind in (HELD, PART) for path in self.kept(kind) if not self._notes(path).exists()]
+    def unread(self, kind: str) -> list[Path]:
+        """Parts of which there are no notes yet."""
+        return [path for path in self.kept(kind) if not self._notes(path).exists()]
 
     def read(self, path: Path, target: TorchLlama, layers: tuple[int, ...], said: Callable[[int], None]) -> None:
         """Has ``target`` read a part, for good."""

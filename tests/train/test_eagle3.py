@@ -48,4 +48,7 @@ def test_every_round_is_the_chain_that_it_stands_for() -> None:
                 after, logits = PLAIN.states_and_logits(read, carried)
                 got, wanted = rounds[k][row, t].numpy(), logits[-1][list(PLAIN.guessable or ())]
                 assert np.abs(got - wanted).max() < 1e-3
-                carried, read = np.concatenate([carried, after[-1:]]), [*read, *text[row, t + 2 + k : t + 3 + k].tolist()]
+                carried, read = (
+                    np.concatenate([carried, after[-1:]]),
+                    [*read, *text[row, t + 2 + k : t + 3 + k].tolist()],
+                )

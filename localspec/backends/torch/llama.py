@@ -44,13 +44,14 @@ class Cache:
     @classmethod
     def of(cls, shape: Shape, texts: int, room: int) -> Cache:
         size = (texts, shape.kv_heads, room, shape.each)
-        return cls(*([torch.zeros(size) for _ in range(shape.layers)] for _ in range(2)))
+        keys, values = ([torch.zeros(size) for _ in range(shape.layers)] for _ in range(2))
+        return cls(keys, values)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a pass gives: ``hidden`` ``[texts, n, width]`` behind the last norm, and inputs of layers, of the same shape,
-    by layer."""
+    """What a pass gives: ``hidden`` ``[texts, n, width]`` behind the last norm, and inputs of layers, of that shape, by
+    layer."""
 
     hidden: Tensor
     layers: Mapping[int, Tensor] = field(default_factory=dict)
