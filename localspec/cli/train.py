@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,14 +51,11 @@ def _need_torch() -> None:
 
 
 def _train(values: Values, kind: Kind) -> int:
-    from torch import set_num_threads
-
     from localspec.train.drive import drive
     from localspec.train.inputs import source_of
 
     target = named_file(values["model"]) or demo_model()
     job, wish = _job(values, kind, target), _wish(values)
-    set_num_threads(values["train_threads"] or len(os.sched_getaffinity(0)))
     source = source_of(wish, target)
     with Telling() as telling, _stopping(telling):
         trained = drive(job, source, telling)
@@ -88,6 +84,7 @@ def _job(values: Values, kind: Kind, target: Path) -> Job:
         seconds=None if minutes is None else 60 * minutes,
         tokens=tokens,
         seed=values["train_seed"],
+        threads=values["train_threads"],
         hub=_path(values["hub_form"]),
     )
 

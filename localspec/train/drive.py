@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from localspec.backends.torch.llama import TorchLlama
+from localspec.control import core_count
 from localspec.hub.fingerprint import fingerprint
 from localspec.train.kinds import Kind
 from localspec.train.learner import CHAIN
@@ -33,7 +34,8 @@ _SAVED, _MEASURED = 30.0, 25_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to train. It ends after ``seconds``, or ``tokens`` learned from, of all its runs together."""
+    """What to train. It ends after ``seconds``, or ``tokens`` learned from, of all its runs together; ``threads`` 0 are
+    as many as there are cores."""
 
     kind: Kind
     target: Path
@@ -42,6 +44,7 @@ class Job:
     seconds: float | None
     tokens: int | None
     seed: int = 0
+    threads: int = 0
     hub: Path | None = None
     licence: str = "that of the target, whose words it learned from"
 
@@ -82,6 +85,7 @@ def drive(job: Job, source: Source, told: Told) -> Trained:
     Raises:
         LocalspecError: the target cannot be read, or the work folder belongs to another training.
     """
+    torch.set_num_threads(job.threads or core_count())
     work = Work(job.work)
     # What is kept is worth nothing for another target, another kind or other chances.
     work.claim({"target": fingerprint(job.target), "seed": job.seed, **job.kind.about()})

@@ -63,7 +63,7 @@ def corpus(length: int = 40) -> Corpus:
 
 
 def job(folder: Path, target: Path, kind: str, tokens: int) -> Job:
-    return Job(KINDS[kind], target, folder / f"{kind}.gguf", folder / f"{kind}.train", None, tokens)
+    return Job(KINDS[kind], target, folder / f"{kind}.gguf", folder / f"{kind}.train", None, tokens, threads=1)
 
 
 def trained(folder: Path, target: Path, kind: str, tokens: int = 4000, told: Deaf | None = None) -> Trained:

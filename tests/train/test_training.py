@@ -29,11 +29,6 @@ from tests.support.gguf_files import TokenizerKeys  # noqa: E402
 from tests.train.support import KINDS, TARGET, Deaf, Killed, corpus, fewer_tokens, job, trained  # noqa: E402
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="module")
 def target(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return TARGET.write(tmp_path_factory.mktemp("target") / "target.gguf", fewer_tokens(smol_tokenizer))
