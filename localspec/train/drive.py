@@ -86,11 +86,11 @@ def drive(job: Job, source: Source, told: Told) -> Trained:
         LocalspecError: the target cannot be read, or the work folder belongs to another training.
     """
     torch.set_num_threads(job.threads or core_count())
+    with told.phase(f"loading {job.target.name}", None):
+        target = TorchLlama(job.target)
     work = Work(job.work)
     # What is kept is worth nothing for another target, another kind or other chances.
     work.claim({"target": fingerprint(job.target), "seed": job.seed, **job.kind.about()})
-    with told.phase(f"loading {job.target.name}", None):
-        target = TorchLlama(job.target)
     shift = _Shift(job, work, target, source, told)
     try:
         shift.gather()
@@ -132,7 +132,7 @@ class _Shift:
     def _write(self, kind: str, number: int, write: Callable[[Desk], Texts | None]) -> bool:
         """Writes a part, beginning where a process before stopped."""
         path = self._work.texts / f"{kind}-{number:04}.npz"
-        sketch = self._work.texts / f"{kind}-{number:04}.begun.npy"
+        sketch = self._work.texts / f"{kind}-{number:04}.{type(self._source).__name__}.npy"
         begun = np.load(sketch) if sketch.exists() else None
         with self._told.phase("writing texts", None) as said:
             before = 0 if begun is None else begun.size

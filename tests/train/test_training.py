@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
-from localspec.errors import UsageError  # noqa: E402
+from localspec.errors import ModelLoadError, UsageError  # noqa: E402
 from localspec.train import drive as driving  # noqa: E402
 from localspec.train.drive import drive  # noqa: E402
 from localspec.train.export import read_head, read_small  # noqa: E402
@@ -23,9 +25,10 @@ from localspec.train.kinds import HeadKind, SmallKind  # noqa: E402
 from localspec.train.learner import acceptance  # noqa: E402
 from localspec.train.run import Run  # noqa: E402
 from localspec.train.selfplay import Answer, Conversation, written  # noqa: E402
-from localspec.train.sources import Corpus, of_log  # noqa: E402
+from localspec.train.sources import Corpus, SelfPlay, of_log  # noqa: E402
+from localspec.train.texts import Texts  # noqa: E402
 from localspec.train.work import Work  # noqa: E402
-from tests.support.gguf_files import TokenizerKeys  # noqa: E402
+from tests.support.gguf_files import TinyModel, TokenizerKeys  # noqa: E402
 from tests.train.support import KINDS, TARGET, Deaf, Killed, corpus, fewer_tokens, job, trained  # noqa: E402
 
 
@@ -116,6 +119,43 @@ def test_a_draft_model_is_read_back(target: Path, tmp_path: Path) -> None:
     shape, weights = read_small(tmp_path / "draft.gguf")
     assert (shape.width, shape.layers) == (32, 1)
     assert "blk.0.attn_q" in weights
+
+
+def test_another_architecture_is_refused_and_leaves_nothing(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
+    mamba = TinyModel(architecture="mamba").write(tmp_path / "mamba.gguf", fewer_tokens(smol_tokenizer))
+    with pytest.raises(ModelLoadError, match="of the architecture mamba; torch reads llama only"):
+        trained(tmp_path, mamba, "draft")
+    assert not (tmp_path / "draft.train").exists()
+
+
+def test_a_target_that_writes_by_itself_goes_on_in_mid_text(target: Path, tmp_path: Path) -> None:
+    """Texts that were being written when the process died are not begun anew."""
+    source = SelfPlay(Frame((1, 50, 51), (52, 53), (54,), (2, 2)), [[60, 61]], rows=2, length=40)
+
+    class Halting(Deaf):
+        """Stops at the second look at the second text."""
+
+        looks = 0
+
+        @contextmanager
+        def phase(self, what: str, whole: int | None) -> Iterator[Callable[[int, str], None]]:
+            def said(_count: int, _word: str) -> None:
+                self.looks += what == "writing texts"
+                self.stopped = self.looks == 4
+
+            yield said
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+    assert not drive(job(broken, target, "draft", 0), source, Halting()).finished
+    (sketch,) = (broken / "draft.train" / "texts").glob("*.npy")
+    assert np.load(sketch).shape == (2, 32)
+    for folder in (broken, whole):
+        assert drive(job(folder, target, "draft", 0), source, Deaf()).finished
+    ours, theirs = (Texts.read(folder / "draft.train" / "texts" / "part-0000.npz") for folder in (broken, whole))
+    assert (ours.tokens == theirs.tokens).all()
+    assert not sketch.exists()
 
 
 # -- acceptance
