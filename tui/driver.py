@@ -70,7 +70,7 @@ class TerminalDriver(LinuxDriver):
             self.attrs_before = self._ahead.line  # whoever gets the terminal gets it as it was
 
     def run_input_thread(self) -> None:
-        parser, pastes = XTermParser(self._debug), Pastes()
+        parser, pastes = XTermParser(self._debug), PasteSplitter()
         decode = getincrementaldecoder("utf-8")("replace").decode
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
@@ -129,7 +129,7 @@ def _fed(parser: XTermParser, text: str) -> Iterable[Message]:
     return parser.feed(text) if text else ()  # nothing would be the end of all
 
 
-class Pastes:
+class PasteSplitter:
     """Parts what is pasted from what is typed. Textual's parser looks for keys in pastes too, so that the escapes of a
     log that is pasted would tear it apart, and might do anything."""
 

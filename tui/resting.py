@@ -45,14 +45,17 @@ class Resting(Tall):
         """Somebody is near it, perhaps for long."""
 
 
-def settle(parts: Iterable[Resting], view: Region) -> bool:
+def settle(parts: Iterable[tuple[Resting, Region]], view: Region) -> bool:
     """Lets those far from ``view`` rest, and wakes those near it; returns whether there were any: what is in them has
-    its place only after the next layout."""
+    its place only after the next layout.
+
+    Args:
+        parts: with where each lies; the region is empty while it has no place.
+    """
     near = view.grow((MARGIN * view.height, 0, MARGIN * view.height, 0))
     woken = False
-    for part in parts:
-        region = part.region
-        if not region:  # it has no place yet
+    for part, region in parts:
+        if not region:
             continue
         if region.y < near.bottom and region.bottom > near.y:
             woken = woken or part.rests

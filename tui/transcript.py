@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -15,8 +15,9 @@ from textual.widgets import Static
 from localspec.chat.conversation import Turn as PastTurn
 from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
+from localspec.tui.place import Place, place_of, within
 from localspec.tui.resting import Resting, around, settle
-from localspec.tui.turns import Quiet, Section, Turn
+from localspec.tui.turns import Quiet, Turn
 from localspec.types import Notice
 
 #: Turns of a conversation that are shown at once; the others when somebody wants to see them.
@@ -65,6 +66,7 @@ class Transcript(VerticalScroll):
         self._replaced: list[Turn] = []
         self._current: Turn | None = None
         self._places: Sequence[tuple[int, int]] = ()
+        self._place: Place | None = None  # of who reads, unless it is the end
         self._width = 0
         self._initial = turns
 
@@ -235,18 +237,35 @@ class Transcript(VerticalScroll):
         """What is far from here rests."""
         turns = (turn for turn in self._turns if turn is not self._current and turn.display)
         parts = (part for turn in self._turns if not turn.rests for part in turn.parts())
-        woken = settle(turns, self.region)
-        if settle(parts, self.region) or woken:
+        view = Region(0, round(self.scroll_y), *self.size)
+        woken = settle(((turn, within(turn, self)) for turn in turns), view)
+        if settle(((part, within(part, self)) for part in parts), view) or woken:
             self.call_after_refresh(self.settle)
 
     def watch_virtual_size(self) -> None:
-        """A second layout, as Textual does it, finds the end again when something folds. Lines that come need
-        none, since the place of the bar is kept free."""
+        """What somebody looks at stays where it is, though something above it has another height now. A second
+        layout, as Textual does it, finds the end again when something folds. Lines that come need none, since the
+        place of the bar is kept free."""
+        moved = 0 if self._place is None else self._place.moved(self)
+        if moved:
+            self._move(moved)
+        self._remember()
         if self._current is None:
             self.refresh(layout=True)
 
+    def _move(self, rows: int) -> None:
+        """So many rows at once; a movement that goes on ends so much farther."""
+        left = self.scroll_target_y - self.scroll_y
+        self.scroll_relative(y=rows, animate=False, immediate=True)
+        if left:
+            self.scroll_relative(y=left, immediate=True)
+
+    def _remember(self) -> None:
+        self._place = None if self.is_vertical_scroll_end else place_of(self, grows=self._current)
+
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
+        self._remember()
         self.call_after_refresh(self.settle)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -256,17 +275,6 @@ class Transcript(VerticalScroll):
             for part in self.query(Resting):
                 part.wake()
             self.call_after_refresh(self.settle)
-
-    def on_section_remade(self, event: Section.Remade) -> None:
-        """What somebody looks at stays where it is, though something above it has another height now."""
-        event.stop()
-        region = event.section.region
-        if region and region.bottom <= self.region.y and not self.is_vertical_scroll_end:
-            self.call_after_refresh(self._keep_place, event.section, event.height)
-
-    def _keep_place(self, section: Section, height: int) -> None:
-        if section.is_attached and not section.rests:
-            self.scroll_relative(y=section.outer_size.height - height, animate=False, immediate=True)
 
     def reveal(self, widget: Widget) -> None:
         """Scrolls to it, even if it rests."""

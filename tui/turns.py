@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.widgets import Collapsible, Label, Markdown, Static
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
@@ -109,14 +108,6 @@ class Section(Resting):
         goes_on: it begins inside a block, the section before has its start.
     """
 
-    class Remade(Message):
-        """It is widgets now, and was so high before."""
-
-        def __init__(self, section: Section, height: int) -> None:
-            super().__init__()
-            self.section = section
-            self.height = height
-
     def __init__(self, text: str = "", *, goes_on: bool = False, over: bool = False) -> None:
         super().__init__()
         self.text = text
@@ -146,7 +137,6 @@ class Section(Resting):
     async def _become_widgets(self) -> None:
         if self._growing is not None:
             growing, self._growing = self._growing, None
-            self.post_message(self.Remade(self, self.outer_size.height))
             with self.app.batch_update():
                 await self.mount(self._markdown())
                 await growing.remove()

@@ -29,7 +29,10 @@ BODIES = {
     "verify": ("localspec.cli.verify", "verify"),
     "doctor": ("localspec.cli.doctor", "doctor"),
     "top": ("localspec.cli.top", "top"),
-    **{f"models {name}": ("localspec.cli.models", name) for name in ("ls", "pull", "info", "path", "rm", "verify")},
+    **{
+        f"models {name}": ("localspec.cli.models", name)
+        for name in ("ls", "pull", "pair", "info", "path", "rm", "verify")
+    },
     **{f"train {name}": ("localspec.cli.train", name) for name in ("eagle3", "draft")},
 }
 VERSION = ("-V", "--version")

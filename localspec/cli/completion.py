@@ -18,7 +18,7 @@ from localspec.options.option import Option
 
 SHELLS = ("bash", "zsh", "fish")
 #: Commands whose model is one that has a name, and whether that may be the demo model.
-NAMED = {"models info": True, "models path": True, "models verify": True, "models rm": False}
+NAMED = {"models info": True, "models pair": True, "models path": True, "models verify": True, "models rm": False}
 
 
 def complete_words(arguments: Sequence[str]) -> int:

@@ -17,8 +17,9 @@ from localspec.hub import HubRef
 from localspec.hub.check import damaged
 from localspec.hub.check import verify as checked
 from localspec.hub.remove import Removal, removal, remove
-from localspec.hub.shelf import Entry, facts, located, shelf
+from localspec.hub.shelf import Entry, beside, facts, located, shelf
 from localspec.hub.sizes import human
+from localspec.models.pairing import Partner, Target, here, made_for, published, target_called
 from localspec.options import Values
 
 _RIGHT = ("SIZE", "CONTEXT")
@@ -27,21 +28,33 @@ _RIGHT = ("SIZE", "CONTEXT")
 def ls(values: Values) -> int:
     """The demo model, the models of the cache, and those of --models-dir."""
     output = Output()
-    folder = values.get("models_dir")
-    entries = list(shelf(None if folder is None else Path(folder)))
+    entries = _shelf(values)
     if values["json"]:
-        output.record({"models": [{**asdict(entry), "path": str(entry.path)} for entry in entries]})
+        output.record({"models": [{**asdict(one), "path": str(one.path), "drafters": _known(one)} for one in entries]})
     elif entries:
-        output.text(_table(("NAME", "QUANT", "SIZE", "ARCH", "CONTEXT"), [_row(entry) for entry in entries]))
+        heads = ("NAME", "QUANT", "SIZE", "ARCH", "CONTEXT", "DRAFTERS")
+        output.text(_table(heads, [_row(entry) for entry in entries]))
     else:
         note("there are no models here yet; get one with: localspec models pull user/repo")
     return ExitCode.OK
 
 
+def _shelf(values: Values) -> list[Entry]:
+    folder = values.get("models_dir")
+    return list(shelf(None if folder is None else Path(folder)))
+
+
+def _known(entry: Entry) -> list[str]:
+    """Repositories of what is published for a model."""
+    return [one.repo for one in made_for((entry.name, entry.path.name), entry.architecture)]
+
+
 def _row(entry: Entry) -> tuple[str, ...]:
     context = "-" if entry.context is None else str(entry.context)
     architecture = [entry.architecture or "", "(damaged)" if entry.fault else ""]
-    return entry.name, entry.quant or "-", human(entry.size), " ".join(filter(None, architecture)) or "-", context
+    known = len(_known(entry))
+    named = " ".join(filter(None, architecture)) or "-"
+    return entry.name, entry.quant or "-", human(entry.size), named, context, f"{known} known" if known else "-"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -70,6 +83,8 @@ def info(values: Values) -> int:
     output = Output()
     file = _here(values["model"])
     found = facts(file)
+    names = (values["model"], file.name, found["name"] or "")
+    found["drafters"] = [f"{one.repo} ({one.type})" for one in made_for(names, found["architecture"])] or None
     if values["json"]:
         output.record(found)
     else:
@@ -96,7 +111,47 @@ def _shown(key: str, value: Any) -> str:
         return ", ".join(f"{kind} ({count} tensor{'s' * (count != 1)})" for kind, count in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(value)
     return " ".join(str(value).split())
+
+
+def pair(values: Values) -> int:
+    """What can draft for a model: what is here first, then what is published."""
+    from localspec.loading import SPEC_TYPES
+
+    output = Output()
+    with names_nearby(values["model"]):
+        target = target_called(values["model"])
+    found = [*here(target, [*_neighbours(target), *_shelf(values)]), *published(target, SPEC_TYPES)]
+    if values["json"]:
+        output.record({"target": target.called, "partners": [_record(one) for one in found]})
+    elif found:
+        output.text("".join(map(_lines, found)))
+    else:
+        note("nothing is known that was made for it; suffixes and n-grams guess without a file (--spec-type)")
+    return ExitCode.OK
+
+
+def _neighbours(target: Target) -> list[Entry]:
+    """The models in the target's folder."""
+    return [] if target.path is None else [Entry.of(str(one), one) for one in beside(target.path)]
+
+
+def _lines(one: Partner) -> str:
+    listed = one.listed
+    about = [one.why, "on this machine" if listed is None else "published"]
+    if listed is not None:
+        about += [f"{listed.millions} million parameters"] if listed.millions else []
+        about += [f"licence {listed.licence}"] if listed.licence else []
+    name = one.name.replace("\n", " ")
+    lines = [f"{name} ({one.type})", "; ".join(about), *(f"needs {need}" for need in one.needs), one.command]
+    return "\n  ".join(filter(None, lines)) + "\n"
+
+
+def _record(one: Partner) -> dict[str, Any]:
+    listed = None if one.listed is None else asdict(one.listed)
+    return {**asdict(one), "path": None if one.path is None else str(one.path), "listed": listed}
 
 
 def path(values: Values) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
+from statistics import median_high
 
 from localspec.control.slope import ContextSlope
 
@@ -119,13 +120,13 @@ class CostCurve:
             return
         self._alone[self.settled(1)].append(seconds / expected)
         if all(len(ratios) >= _FEW_CHANGES for ratios in self._alone.values()):
-            without, more = (sorted(self._alone[same])[len(self._alone[same]) // 2] for same in (True, False))
+            without, more = (median_high(self._alone[same]) for same in (True, False))
             self._change_s = min(max(more - without, 0.0), _MOST_CHANGE) * expected / self._level
 
     def _correct(self, rows: int, seconds: float) -> None:
         expected = max(self.seconds(rows), 1e-9)
         self._ratios.append(self._level * seconds / expected)
-        self._level = sorted(self._ratios)[len(self._ratios) // 2]
+        self._level = median_high(self._ratios)
         if self._alike < _ALIKE:  # with one count alone, shape and level cannot be told apart
             surprise = min(max(seconds / expected, 1 / _LARGEST_SURPRISE), _LARGEST_SURPRISE)
             self._seen[rows] += 1

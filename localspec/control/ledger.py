@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from statistics import median_high
 from typing import Literal
 
 #: A step in which nobody was asked; one with no guess worth a row; one with guesses.
@@ -66,7 +67,7 @@ class Ledger:
         """Seconds of a plain step of ``sharers`` sequences, by the median of the last; ``None``: too few. They may have
         been taken in a shorter context, so what is kept is how they compared with what was ``expected`` of them."""
         lately = self._plain_steps.get(sharers, ())
-        return expected * sorted(lately)[len(lately) // 2] if len(lately) >= _FEW else None
+        return expected * median_high(lately) if len(lately) >= _FEW else None
 
     @property
     def loss(self) -> float:

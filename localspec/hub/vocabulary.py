@@ -52,7 +52,11 @@ class Vocabulary:
     def same_as(self, other: Vocabulary) -> bool:
         """Whether ids mean the same in both; what only loading finds out (a renamed control token) goes unnoticed."""
         mine, theirs = ((one.kind, one.splits, one.digest) for one in (self, other))
-        return mine == theirs and abs(self.count - other.count) <= _PADDING
+        return mine == theirs and self.counts_as(other.count)
+
+    def counts_as(self, tokens: int) -> bool:
+        """Whether it may be one of so many tokens."""
+        return abs(self.count - tokens) <= _PADDING
 
 
 def _after(listed: bytes, count: int) -> int:

@@ -258,6 +258,24 @@ MODELS = (
         (Example("One quant of a repository", "localspec models pull ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"),),
     ),
     Command(
+        "models pair",
+        "Say what can draft for a model: models and heads on this machine, then published ones.",
+        (
+            _argument(
+                "model", "MODEL", "As for models info; a repository that drafters are known for need not be here."
+            ),
+            _JSON,
+            MODELS_DIR,
+            *CONFIG_OPTIONS,
+        ),
+        (
+            Example("A file", "localspec models pair big.gguf"),
+            Example("A model that is not here yet", "localspec models pair Qwen/Qwen3-8B"),
+        ),
+        "Under each are why it fits, what it needs, and the command that uses it. The hub is not asked: published ones"
+        " are those of a list that comes with localspec. How much a drafter gains here, localspec tune measures.",
+    ),
+    Command(
         "models info",
         "Show what a model is: size, quant, context, template.",
         (_MODEL, _JSON, *CONFIG_OPTIONS),
@@ -319,7 +337,7 @@ TRAINING = (
 )
 #: Commands that come in groups, and what the group is for.
 GROUPS = {
-    "models": "The models on this machine (demo model, cache, --models-dir): list, download, look into, remove.",
+    "models": "The models on this machine (demo model, cache, --models-dir): list, download, pair, look into, remove.",
     "train": "Make a drafter for a target, from what the target itself says: an EAGLE-3 head, or a small model.",
 }
 #: What ``localspec help`` explains besides commands.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import UsageError
+from localspec.options.foreign import translated
 from localspec.options.option import Option, spellings
 from localspec.options.origin import Level, Origin
 from localspec.options.suggest import did_you_mean
@@ -153,7 +154,7 @@ class _Keys:
                 raise UsageError(
                     f"{found[option.name][1].key} and {key} in {here.place} are one option", hint="Leave one out."
                 )
-            read = option.read(value, here)
+            read = option.read(translated(f"--{key.replace('_', '-')}", value, here), here)
             found[option.name] = (read if on else not read, here)
         return found
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from localspec.errors import UsageError
 from localspec.options.commands import Command
+from localspec.options.foreign import translated
 from localspec.options.option import Option, spellings
 from localspec.options.suggest import likely_flag
-from localspec.options.tables.spec import COUNTS_THE_ROOT
 
 #: The common flags of a command, and all of them.
 HELP = ("-h", "--help")
@@ -43,7 +43,7 @@ class _Parser:
         self._command = command
         self._flags = {flag: (option, on) for option in command.options for flag, on in spellings(option)}
         self._given = Given()
-        self._former: dict[str, str] = {}
+        self._spelled: dict[str, tuple[str, str]] = {}
         self._places: list[str] = []
 
     def run(self, arguments: Sequence[str]) -> Given:
@@ -89,18 +89,20 @@ class _Parser:
     def _take(self, option: Option, flag: str, value: str) -> None:
         if flag in option.former:
             value = self._modern(option, flag, value)
+        self._check_alike(option, flag, value)
         self._given.texts.setdefault(option.name, []).append(value)
 
     def _modern(self, option: Option, flag: str, value: str) -> str:
-        before = self._former.setdefault(option.name, flag)
-        if before != flag:
-            raise UsageError(f"{before} and {flag} are one option here", hint=f"Use {option.flag}.")
-        if flag in COUNTS_THE_ROOT and value.isdecimal() and int(value) > 0:
-            value = str(int(value) - 1)
-            self._given.notes.append(f"{flag} counts the root of the tree: here it is {option.flag} {value}")
-        else:
-            self._given.notes.append(f"{flag} is called {option.flag} here")
-        return value
+        here: str = translated(flag, value)
+        told = f"is called {option.flag}" if here == value else f"{value} is {option.flag} {here}"
+        self._given.notes.append(f"{flag} {told} here")
+        return here
+
+    def _check_alike(self, option: Option, flag: str, value: str) -> None:
+        """A name of another program beside another name: who wrote both may not know that they are one."""
+        before, said = self._spelled.setdefault(option.name, (flag, value))
+        if before != flag and said != value and not {before, flag}.isdisjoint(option.former):
+            raise UsageError(f"{before} and {flag} are one option here", hint=f"Use {option.flag} alone.")
 
     def _take_places(self) -> None:
         wanted = self._command.arguments

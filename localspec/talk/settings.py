@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, ignored, request
+from localspec.options.foreign import translated
 from localspec.options.option import OFF, ON
 from localspec.options.suggest import did_you_mean
 from localspec.options.tables.groups import CONFIG, HUB, SAMPLING, SPEC, TEXT
@@ -133,7 +134,7 @@ def change(chat: Chat, name: str, text: str) -> str:
     Raises:
         LocalspecError: the value is not possible, or the engine cannot be loaded with it; all is as before.
     """
-    return change_option(chat, find(name, settable(chat.values)), text)
+    return change_option(chat, find(name, settable(chat.values)), translated(f"--{_plain(name)}", text))
 
 
 def change_option(chat: Chat, option: Option, text: str, *, called: str | None = None) -> str:

@@ -196,7 +196,7 @@ def test_nothing_heavy_is_loaded(arguments: tuple[str, ...]) -> None:
         (["-hf", "a/b"], "-hf stands before the command. Write localspec chat -hf …."),
         (
             ["models"],
-            "models needs to know what to do. There are ls, pull, info, path, rm, verify: see localspec models",
+            "models needs to know what to do. There are ls, pull, pair, info, path, rm, verify: see localspec models",
         ),
         (["models", "pul"], "no such command: models pul. Did you mean pull? There are ls"),
     ],

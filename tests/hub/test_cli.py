@@ -196,9 +196,9 @@ def test_ls(stocked: Client, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert err == ""
     heads, *rows = out.splitlines()
-    assert heads.split() == ["NAME", "QUANT", "SIZE", "ARCH", "CONTEXT"]
+    assert heads.split() == ["NAME", "QUANT", "SIZE", "ARCH", "CONTEXT", "DRAFTERS"]
     row = next(row for row in rows if row.startswith("user/"))
-    assert row.split() == [f"{REPO}:Q4_K_M", "Q4_K_M", "17", "kB", "llama", "4096"]
+    assert row.split() == [f"{REPO}:Q4_K_M", "Q4_K_M", "17", "kB", "llama", "4096", "-"]
     assert row.index("llama") == heads.index("ARCH")
 
 
@@ -216,6 +216,7 @@ def test_ls_for_machines(stocked: Client, capsys: pytest.CaptureFixture[str], tm
         "architecture": "llama",
         "context": 4096,
         "fault": None,
+        "drafters": [],
     }
     assert str(tmp_path / "mine" / "größe.gguf") in found
 

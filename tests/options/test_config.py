@@ -27,6 +27,8 @@ def value(sources: Sources, text: str, name: str, *arguments: str) -> Any:
         ('"ctx-size" = 4096', "ctx_size", 4096),
         ("n-predict = 5", "n_predict", 5),  # an alias
         ("draft-max = 5", "draft_n_max", 5),  # an old name
+        ("speculative-num-draft-tokens = 8", "tree_nodes", 7),  # counts the root
+        ('speculative_algorithm = "Eagle-2"', "spec_type", "draft-eagle"),
         ("temp = 1", "temp", 1.0),
         ("no-mmap = true", "mmap", False),
         ("no-mmap = false", "mmap", True),
@@ -56,6 +58,7 @@ def test_values_are_read(text: str, name: str, expected: Any, sources: Sources) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ('speculative-algorithm = "x"', ['speculative-algorithm = "x" in', "not possible", "user.toml", "EAGLE3"]),
         ("tempp = 1", ["unknown key tempp", "user.toml", "Did you mean temp?"]),
         ("ctx_sise = 1", ["unknown key ctx_sise", "Did you mean ctx-size?"]),
         ("zzzzzz = 1", ["unknown key zzzzzz", "localspec help flags"]),

@@ -104,7 +104,15 @@ def test_arguments_by_place() -> None:
         (["--num-speculative-tokens", "5"], "draft_n_max", "5", "--spec-draft-n-max"),
         (["--speculative-num-steps", "5"], "draft_n_max", "5", "--spec-draft-n-max"),
         (["--speculative-eagle-topk", "4"], "tree_width", "4", "--spec-tree-width"),
-        (["--speculative-num-draft-tokens", "8"], "tree_nodes", "7", "counts the root of the tree"),
+        (["--speculative-num-draft-tokens", "8"], "tree_nodes", "7", "is --spec-tree-nodes 7 here"),
+        (["--speculative-draft-model-path", "a"], "model_draft", "a", "is called --model-draft here"),
+        (["--speculative-algorithm", "EAGLE"], "spec_type", "draft-eagle", "EAGLE is --spec-type draft-eagle here"),
+        (["--speculative-algorithm", "EAGLE-2"], "spec_type", "draft-eagle", "--spec-type"),
+        (["--speculative-algorithm=eagle3"], "spec_type", "draft-eagle3", "--spec-type"),
+        (["--speculative-algorithm", "NextN"], "spec_type", "draft-mtp", "--spec-type"),
+        (["--speculative-algorithm", "DFLASH"], "spec_type", "draft-dflash", "--spec-type"),
+        (["--speculative-algorithm", "standalone"], "spec_type", "draft-simple", "--spec-type"),
+        (["--speculative-algorithm", "NGRAM"], "spec_type", "ngram-cache", "--spec-type"),
         (["--prompt-lookup-max", "4"], "ngram_size_n", "4", "--spec-ngram-simple-size-n"),
     ],
 )
@@ -119,6 +127,32 @@ def test_names_that_are_still_good_get_no_note() -> None:
     assert parsed("--draft-p-min", "0.5", "--n-gpu-layers", "3", "--temperature", "1").notes == []
 
 
-def test_two_foreign_names_of_one_option_are_refused() -> None:
-    with pytest.raises(UsageError, match="--prompt-lookup-min and --prompt-lookup-max are one option here"):
-        parsed("--prompt-lookup-min", "2", "--prompt-lookup-max", "4")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("--prompt-lookup-min", "2"), ("--prompt-lookup-max", "4")),
+        (("--num-speculative-tokens", "3"), ("--spec-draft-n-max", "4")),
+        (("--spec-draft-n-max", "3"), ("--speculative-num-steps", "4")),
+        (("--speculative-algorithm", "EAGLE"), ("--spec-type", "draft-eagle3")),
+        (("--speculative-num-draft-tokens", "8"), ("--spec-tree-nodes", "8")),
+        (("--speculative-eagle-topk", "2"), ("--spec-tree-width", "1")),
+        (("--speculative-draft-model-path", "a"), ("-md", "b")),
+    ],
+)
+def test_a_foreign_name_beside_another_name_must_say_the_same(one: tuple[str, str], other: tuple[str, str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        parsed(*one, *other)
+    assert caught.value.message == f"{one[0]} and {other[0]} are one option here"
+
+
+def test_names_that_say_the_same_are_no_contradiction() -> None:
+    assert parsed("--num-speculative-tokens", "4", "--spec-draft-n-max=4").texts == {"draft_n_max": ["4", "4"]}
+    assert parsed("--speculative-num-draft-tokens", "8", "--spec-tree-nodes", "7").texts["tree_nodes"] == ["7", "7"]
+    assert parsed("--speculative-algorithm", "NGRAM", "--spec-type", "ngram-cache").texts.keys() == {"spec_type"}
+    assert parsed("-n", "1", "--predict", "2").texts == {"n_predict": ["1", "2"]}  # names of one program: the last
+
+
+def test_an_algorithm_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="--speculative-algorithm MAGIC is not possible") as caught:
+        parsed("--speculative-algorithm", "MAGIC")
+    assert "EAGLE3, NEXTN" in caught.value.hint

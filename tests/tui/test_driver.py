@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual._xterm_parser import XTermParser
 from textual.events import Key, Paste
 
-from localspec.tui.driver import Pastes, keys_in
+from localspec.tui.driver import PasteSplitter, keys_in
 
 START, END = "\x1b[200~", "\x1b[201~"
 #: Cut into pieces, an escape may stand at the end of one.
@@ -19,14 +19,14 @@ INNER = st.text(st.sampled_from("\x1b[201~\r\n\tab"), max_size=12).filter(lambda
 
 def parts(pieces: Iterable[str]) -> list[str]:
     """What is typed as it is, what is pasted with its marks."""
-    pastes, found = Pastes(), []
+    pastes, found = PasteSplitter(), []
     for piece in pieces:
         found += [f"{START}{one.text}{END}" if isinstance(one, Paste) else one for one in pastes.feed(piece)]
     return found + [one for one in pastes.rest() if isinstance(one, str)]
 
 
 def test_escapes_in_a_paste_are_no_keys() -> None:
-    (pasted,) = Pastes().feed(f"{START}\x1b[31mred\x1b[13u\x1b\r{END}")
+    (pasted,) = PasteSplitter().feed(f"{START}\x1b[31mred\x1b[13u\x1b\r{END}")
     assert isinstance(pasted, Paste)
     assert pasted.text == "\x1b[31mred\x1b[13u\x1b\r"
 
@@ -43,7 +43,7 @@ def test_cuts_change_nothing(data: st.DataObject, inner: list[str]) -> None:
 
 
 def test_an_escape_by_itself_is_not_held_back() -> None:
-    pastes = Pastes()
+    pastes = PasteSplitter()
     assert [*pastes.feed("a\x1b")] == ["a\x1b"]
     assert [*pastes.feed("\x1b[20")] == []
     assert [*pastes.rest()] == ["\x1b[20"]

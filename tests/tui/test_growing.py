@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from textual.widgets import Markdown
 from localspec.chat.conversation import Conversation
 from localspec.text.thinking import Piece
 from localspec.tui import app
+from localspec.tui.app import LocalspecApp
 from localspec.tui.growing import MOST, Drawing, Growing
 from localspec.tui.sections import Parser, Sections, references
+from localspec.tui.transcript import Transcript
 from localspec.tui.turns import Answer, Section, Turn, harmless
 from tests.cli.repl.support import engine, messages
 from tests.tui.support import on_screen, rests, running, screen_text, until
@@ -265,25 +268,66 @@ async def test_the_screen_is_laid_out_only_for_new_lines(monkeypatch: pytest.Mon
 # -- past answers
 
 
-@on_screen
-async def test_past_answers_become_widgets_where_somebody_looks_and_the_view_stays() -> None:
-    answers = [f"№{n}\n\n{PARAGRAPH}\n\n```py\nx = {n}\n```\n\n- one\n- two\n\nclosing n{n}n\n" for n in range(12)]
-    past = messages(*(text for n, answer in enumerate(answers) for text in (f"question {n}", answer)))
+ANSWERS = [f"№{n}\n\n{PARAGRAPH}\n\n```py\nx = {n}\n```\n\n- one\n- two\n\nclosing n{n}n\n" for n in range(12)]
+
+
+@asynccontextmanager
+async def reading() -> AsyncIterator[tuple[LocalspecApp, Pilot[None], list[Section]]]:
+    """A long conversation, opened again; the end of it is seen, its start rests."""
+    past = messages(*(text for n, answer in enumerate(ANSWERS) for text in (f"question {n}", answer)))
     async with running(engine(), conversation=Conversation(None, past)) as (app, pilot):
         await rests(app, pilot)
         sections = list(app.transcript.query(Section))
-        assert len(sections) == len(answers)
+        assert len(sections) == len(ANSWERS)
         await until(pilot, lambda: bool(sections[-1].blocks) and app.transcript.query(Turn).first().rests)
         assert not any(section.blocks for section in sections[:6])
+        yield app, pilot, sections
+
+
+@on_screen
+async def test_past_answers_become_widgets_where_somebody_looks_and_the_view_stays() -> None:
+    async with reading() as (app, pilot, sections):
         await pilot.press("pageup", "pageup")
         view = app.transcript
         await until(pilot, lambda: view.scroll_y == view.scroll_target_y < view.max_scroll_y)
         first = _first_number(screen_text(app))
-        await until(pilot, lambda: all(section.blocks for section in sections[first : first + 2]))
+        await until(pilot, lambda: all(section.blocks for section in sections[first - 1 : first + 2]))
         await pilot.pause()
-        assert _first_number(screen_text(app)) == first
+        await until(pilot, lambda: _first_number(screen_text(app)) == first)  # a frame may come between
         await pilot.press("ctrl+f", *"n1n", "enter")
         await until(pilot, lambda: "closing n1n" in screen_text(app))
+
+
+@pytest.mark.parametrize("out_of_sight", [0, 5, 12])
+@on_screen
+async def test_the_first_edge_in_view_stays_when_an_answer_that_begins_above_it_becomes_widgets(
+    out_of_sight: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reading() as (app, pilot, sections):
+        view, section = app.transcript, sections[5]
+        with monkeypatch.context() as held:
+            held.setattr(Section, "approached", lambda self: None)
+            await _look_at(pilot, view, view.query(Turn)[5])
+            await _look_at(pilot, view, section, out_of_sight)
+            await until(pilot, lambda: _row(screen_text(app), "question 6") >= 0)
+            assert not any(one.blocks for one in sections[:8])
+            before, height = _row(screen_text(app), "question 6"), section.outer_size.height
+        view.settle()
+        built = sections[4:7]
+        await until(pilot, lambda: all(one.blocks and one.outer_size.height > height for one in built))
+        grown = 0 if out_of_sight > 0 else section.outer_size.height - height
+        await until(pilot, lambda: _row(screen_text(app), "question 6") == before + grown)
+
+
+async def _look_at(pilot: Pilot[None], view: Transcript, part: Widget, below: int = 0) -> None:
+    """The view begins at a part, or so many rows below its start."""
+    await until(pilot, lambda: bool(part.region))  # its turn is awake
+    view.scroll_relative(y=part.region.y + below - view.region.y, animate=False, immediate=True)
+    await until(pilot, lambda: part.region.y + below == view.region.y)
+
+
+def _row(shown: str, text: str) -> int:
+    return next((row for row, line in enumerate(shown.split("\n")) if text in line), -1)
 
 
 def _first_number(shown: str) -> int:

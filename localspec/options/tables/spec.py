@@ -25,6 +25,7 @@ SPEC_OPTIONS = (
         " ngram-mod, ngram-cache, lookahead; default suffix, with -md what its file is, too.",
         SPEC,
         "LIST",
+        former=("--speculative-algorithm",),
         env=("LLAMA_ARG_SPEC_TYPE",),
         separator=",",
     ),
@@ -108,5 +109,3 @@ SPEC_OPTIONS = (
         choices=("draw", "ratio"),
     ),
 )
-#: Names of other programs whose number counts the root of the tree.
-COUNTS_THE_ROOT = ("--speculative-num-draft-tokens",)
