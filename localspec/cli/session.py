@@ -97,9 +97,9 @@ def files_here(values: Values) -> tuple[Path | None, Path | None]:
     Raises:
         LocalspecError: as `localspec.hub.find`; ``demo`` is not installed.
     """
-    target = named_file(values["model"])
+    target = _named(values["model"])
     with _of_the_draft_model():
-        return target, named_file(values["model_draft"])
+        return target, _named(values["model_draft"])
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def _of_the_draft_model() -> Iterator[None]:
         raise type(error)(f"the draft model: {error.message}", hint=error.hint) from error
 
 
-def named_file(path: str | None) -> Path | None:
+def _named(path: str | None) -> Path | None:
     """``demo`` and the names of the cache stand for files, unless there is a file of that name."""
     if path is None:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from localspec.cli.diagnostics import note
 from localspec.cli.output import Output
-from localspec.cli.session import named_file
+from localspec.cli.session import files_here
 from localspec.cli.training import Telling
 from localspec.errors import ExitCode, ModelError, UsageError
 from localspec.models.demo import demo_model
@@ -54,7 +54,7 @@ def _train(values: Values, kind: Kind) -> int:
     from localspec.train.drive import drive
     from localspec.train.inputs import source_of
 
-    target = named_file(values["model"]) or demo_model()
+    target = files_here({**values, "model_draft": None})[0] or demo_model()
     job, wish = _job(values, kind, target), _wish(values)
     source = source_of(wish, target)
     with Telling() as telling, _stopping(telling):
