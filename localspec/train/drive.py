@@ -28,8 +28,8 @@ from localspec.train.work import Work
 
 #: How often a text is learned from before there is a new one: writing and reading take as long as some passes.
 _PASSES = 3
-#: A run is saved after so many seconds, and measured after so many tokens.
-_SAVED, _MEASURED = 30.0, 25_000
+#: A run is saved after so many seconds, and measured after so many tokens, or a share more than the last time.
+_SAVED, _MEASURED, _MEASURED_SHARE = 30.0, 25_000, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,8 @@ class _Shift:
 
     def _due(self, run: Run) -> int:
         """At how many tokens to measure."""
-        return run.state.curve[-1].tokens + _MEASURED
+        last = run.state.curve[-1].tokens
+        return last + max(_MEASURED, int(last * _MEASURED_SHARE))
 
     def _done(self, run: Run) -> float:
         """The share of the job that is done."""
