@@ -68,9 +68,10 @@ class Run:
         """The weights to keep."""
         return self._mean
 
-    def passes(self, parts: Mapping[str, Notes]) -> int:
-        """How often every row of ``parts`` was learned from."""
-        return min((min(self._visits(name, notes)) for name, notes in parts.items()), default=0)
+    def passes(self, parts: Mapping[str, Notes]) -> float:
+        """How often a row of ``parts`` was learned from, on average."""
+        visits = [count for name, notes in parts.items() for count in self._visits(name, notes)]
+        return float(np.mean(visits)) if visits else 0.0
 
     def step(self, parts: Mapping[str, Notes], done: float) -> None:
         """Learns from some rows of ``parts``; ``done`` is the share of the budget that is spent."""
