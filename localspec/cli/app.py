@@ -31,6 +31,7 @@ BODIES = {
     "doctor": ("localspec.cli.doctor", "doctor"),
     "top": ("localspec.cli.top", "top"),
     **{f"models {name}": ("localspec.cli.models", name) for name in _OF_MODELS},
+    **{f"train {name}": ("localspec.cli.train", name) for name in ("eagle3", "draft")},
 }
 VERSION = ("-V", "--version")
 COMPLETION = ("--install-completion", "--show-completion")

@@ -25,7 +25,7 @@ def fetch(ref: HubRef, values: Values) -> Path:
         LocalspecError: as `localspec.hub.resolve`.
     """
     transfer = Transfer(
-        bars=_moves() and not values.get("simple_io", False), colour=has_colour(sys.stderr, values.get("color", "auto"))
+        bars=moves() and not values.get("simple_io", False), colour=has_colour(sys.stderr, values.get("color", "auto"))
     )
     try:
         return resolve(ref, progress=transfer, offline=values["offline"], token=values["hf_token"])
@@ -35,7 +35,7 @@ def fetch(ref: HubRef, values: Values) -> Path:
         raise
 
 
-def _moves() -> bool:
+def moves() -> bool:
     """Whether stderr is a terminal whose cursor can go back."""
     return sys.stderr is not None and sys.stderr.isatty() and not is_dumb()
 
@@ -87,7 +87,7 @@ class Transfer:
             self._shown.print(f"localspec: {one_line(text)}", markup=False, highlight=False, soft_wrap=True)
 
 
-class _Stderr:
+class Stderr:
     """The file that Rich writes to: what `say` says."""
 
     @property
@@ -117,7 +117,7 @@ def _bar(colour: bool) -> Progress:
     )
     from rich.table import Column
 
-    console = Console(file=_Stderr(), no_color=not colour)  # type: ignore[arg-type]
+    console = Console(file=Stderr(), no_color=not colour)  # type: ignore[arg-type]
     names = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     numbers = Column(no_wrap=True, justify="right")
     return Progress(

@@ -12,7 +12,7 @@ MOST_BYTES, MOST_TOKENS = 4 * 2**20, 2**18
 _FLAG = "--spec-corpus"
 
 
-def corpus_files(path: Path) -> list[Path]:
+def corpus_files(path: Path, flag: str = _FLAG, most: int = MOST_BYTES) -> list[Path]:
     """The file, or the files in the folder and its folders, without hidden ones, in order of their paths.
 
     Raises:
@@ -24,11 +24,11 @@ def corpus_files(path: Path) -> list[Path]:
         found = [path] if path.is_file() else []
     if not found:
         what = "has no files" if path.is_dir() else "is not there"
-        raise UsageError(f"{_FLAG} {path} {what}", hint="Give a text file, or a folder of them.")
+        raise UsageError(f"{flag} {path} {what}", hint="Give a text file, or a folder of them.")
     size = sum(file.stat().st_size for file in found)
-    if size > MOST_BYTES:
+    if size > most:
         raise UsageError(
-            f"{_FLAG} {path} holds {size / 2**20:.1f} MiB, more than {MOST_BYTES // 2**20}",
+            f"{flag} {path} holds {size / 2**20:.1f} MiB, more than {most // 2**20}",
             hint="Give fewer or smaller files.",
         )
     return found
@@ -44,7 +44,7 @@ def read_corpus(path: Path, vocab: Vocab) -> list[list[int]]:
     Raises:
         UsageError: as `corpus_files`; a file cannot be read or is no text; there are too many tokens.
     """
-    texts = [vocab.tokenize(_text(file)) for file in corpus_files(path)]
+    texts = [vocab.tokenize(read_text(file)) for file in corpus_files(path)]
     n = sum(map(len, texts))
     if n > MOST_TOKENS:
         raise UsageError(
@@ -53,11 +53,16 @@ def read_corpus(path: Path, vocab: Vocab) -> list[list[int]]:
     return texts
 
 
-def _text(file: Path) -> str:
+def read_text(file: Path, flag: str = _FLAG) -> str:
+    """A file's text.
+
+    Raises:
+        UsageError: it cannot be read, or is no text.
+    """
     try:
         return file.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"Check {_FLAG}.") from None
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"Check {flag}.") from None
     except UnicodeDecodeError as error:
-        hint = f"{_FLAG} takes text: convert it, or leave it out."
+        hint = f"{flag} takes text: convert it, or leave it out."
         raise UsageError(f"{file} is not UTF-8 text (byte {error.start})", hint=hint) from None

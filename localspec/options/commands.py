@@ -25,6 +25,7 @@ from localspec.options.tables.tools import (
     VERIFY_TOKENS,
     for_tools,
 )
+from localspec.options.tables.train import DRAFT_TRAIN_OPTIONS, HEAD_TRAIN_OPTIONS, TRAIN_OPTIONS
 
 #: Which models, and who guesses.
 _LOADING_OPTIONS = (*CHAT_TEMPLATE_OPTIONS, *MODEL_OPTIONS, *HUB_OPTIONS, *SPEC_OPTIONS, *NGRAM_OPTIONS)
@@ -331,9 +332,43 @@ MODELS = (
         " are run from their folder: -md FOLDER.",
     ),
 )
+_TRAINS = (
+    replace(_JSON, help="One JSON object on standard output: what came of it, and the learning curve."),
+    *(replace(one, help="Target to learn from; not given = demo.") for one in MODEL_OPTIONS if one.name == "model"),
+    *CONFIG_OPTIONS,
+)
+_TRAINING = (
+    "The target writes texts (or answers --prompts, or is given --corpus), is asked what it says of them, and the"
+    " drafter learns to say it first. How much of it is accepted is measured on texts that are held out. Ctrl-c, a"
+    " power cut or kill -9 lose nothing but seconds: the same command goes on. Needs PyTorch."
+)
+TRAINING = (
+    Command(
+        "train eagle3",
+        "Train an EAGLE-3 head for a target.",
+        (*TRAIN_OPTIONS, *HEAD_TRAIN_OPTIONS, *_TRAINS),
+        (
+            Example("Ten minutes with the demo model", "localspec train eagle3 -o head.gguf"),
+            Example("For one's own texts", "localspec train eagle3 -m big.gguf --from head.gguf --corpus notes"),
+            Example("A night, in a folder of its own", "localspec train eagle3 -m big.gguf --minutes 480 --work big.d"),
+        ),
+        _TRAINING,
+    ),
+    Command(
+        "train draft",
+        "Train a small draft model with the tokens of a target.",
+        (*TRAIN_OPTIONS, *DRAFT_TRAIN_OPTIONS, *_TRAINS),
+        (
+            Example("Ten minutes with the demo model", "localspec train draft -o draft.gguf"),
+            Example("Smaller than usual", "localspec train draft -m big.gguf --width 128 --layers 2"),
+        ),
+        _TRAINING,
+    ),
+)
 #: Commands that come in groups, and what the group is for.
 GROUPS = {
-    "models": "The models on this machine (demo model, cache, --models-dir): list, download, pair, look into, remove."
+    "models": "The models on this machine (demo model, cache, --models-dir): list, download, pair, look into, remove.",
+    "train": "Make a drafter for a target, from what the target itself says: an EAGLE-3 head, or a small model.",
 }
 #: What ``localspec help`` explains besides commands.
 TOPICS = {
@@ -342,7 +377,9 @@ TOPICS = {
     "config": "configuration files, profiles, environment",
     "exit-codes": "what a command ends with",
 }
-COMMANDS = {command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS)}
+COMMANDS = {
+    command.name: command for command in (CHAT_COMMAND, COMPLETE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
+}
 
 
 def all_options() -> tuple[Option, ...]:

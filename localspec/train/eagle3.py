@@ -17,6 +17,12 @@ from torch.nn import functional as F
 from localspec.backends.torch.llama import Shape, TorchLlama, norm, rope, rotated
 
 
+def layers_read(target: Shape) -> tuple[int, int, int]:
+    """The layers whose inputs a head reads: near the target's start, in its middle and near its end."""
+    last = target.layers - 1
+    return (min(2, last), target.layers // 2, max(target.layers - 3, 0))
+
+
 @dataclass(frozen=True, slots=True)
 class HeadShape:
     """Sizes of a head: ``layers`` of the target it reads, and ``ids`` it can guess, ascending."""
@@ -34,9 +40,8 @@ class HeadShape:
     @classmethod
     def fitting(cls, target: Shape, ids: Sequence[int]) -> HeadShape:
         """As wide as the target, reading it near its start, in its middle and near its end."""
-        layers = (2, target.layers // 2, target.layers - 3)
         return cls(
-            layers=layers,
+            layers=layers_read(target),
             ids=tuple(ids),
             heads=target.heads,
             kv_heads=target.kv_heads,
@@ -86,49 +91,61 @@ class Eagle3(nn.Module):
         self.fc.normal_(0, 0.02 / width**0.5)
         self.fc[:, 2 * width :] += torch.eye(width)
 
-    def rounds(self, embedded: Tensor, features: Tensor, depth: int) -> list[Tensor]:
-        """Scores over `ids` of each round, ``[texts, n - k, ids]`` of round k = 0…depth - 1.
+    def states(
+        self, embedded: Tensor, features: Tensor, depth: int, rows: Tensor | None = None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The rows that each round k = 0…depth - 1 has, and their states ``[texts, rows, width]``.
 
         Args:
             embedded: the target's embeddings of tokens 1…n of each text, ``[texts, n, width]``.
             features: the target's hidden states behind tokens 0…n - 1, ``[texts, n, 3 · target's width]``.
+            rows: of later rounds, ascending, below n - depth + 1; ``None``: all of them. They do not see each other, so
+                learning from some of them costs less and errs in nothing but noise.
         """
-        state = features @ self.fc.T
-        n = state.shape[1]
-        keys, values, scores = list[Tensor](), list[Tensor](), list[Tensor]()
+        n = features.shape[1]
+        found = list[tuple[Tensor, Tensor]]()
+        keys, values = list[Tensor](), list[Tensor]()
+        at, state = torch.arange(n), features @ self.fc.T
         for k in range(depth):
-            rows = n - k
-            state, embedded_now = state[:, :rows], embedded[:, k : k + rows]
-            state = self._round(embedded_now, state, k, keys, values)
-            scores.append(norm(state, self.output_norm, self.shape.eps) @ self.output.T)
-        return scores
+            if k == 1:
+                at = torch.arange(n - depth + 1) if rows is None else rows
+                state = state[:, at]
+            state = self._round(embedded[:, at + k], state, at, k, keys, values)
+            found.append((at, state))
+        return found
 
-    def _round(self, embedded: Tensor, state: Tensor, k: int, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+    def scores(self, state: Tensor) -> Tensor:
+        """Scores over `ids` behind states."""
+        return norm(state, self.output_norm, self.shape.eps) @ self.output.T
+
+    def _round(
+        self, embedded: Tensor, state: Tensor, at: Tensor, k: int, keys: list[Tensor], values: list[Tensor]
+    ) -> Tensor:
         shape, (texts, n, _) = self.shape, state.shape
         read = torch.cat((norm(embedded, self.attn_norm, shape.eps), norm(state, self.attn_norm_2, shape.eps)), dim=-1)
-        turn = rope(torch.arange(k, k + n), shape.each, shape.rope_base)
+        turn = rope(at + k, shape.each, shape.rope_base)
         q = rotated((read @ self.attn_q.T).view(texts, n, shape.heads, shape.each).transpose(1, 2), turn)
         key = rotated((read @ self.attn_k.T).view(texts, n, shape.kv_heads, shape.each).transpose(1, 2), turn)
         value = (read @ self.attn_v.T).view(texts, n, shape.kv_heads, shape.each).transpose(1, 2)
         shared = shape.heads // shape.kv_heads
         keys.append(key.repeat_interleave(shared, 1))
         values.append(value.repeat_interleave(shared, 1))
-        mixed = self._attend(q, [one[:, :, :n] for one in keys], [one[:, :, :n] for one in values])
+        mixed = self._attend(q, at, keys, values)
         state = state + mixed.transpose(1, 2).reshape(texts, n, -1) @ self.attn_output.T
         inner = norm(state, self.ffn_norm, shape.eps)
         return state + (F.silu(inner @ self.ffn_gate.T) * (inner @ self.ffn_up.T)) @ self.ffn_down.T
 
-    def _attend(self, q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+    def _attend(self, q: Tensor, at: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
         """The text's rows up to each row's own, and this row of every later round."""
         if len(keys) == 1:
             return F.scaled_dot_product_attention(q, keys[0], values[0], is_causal=True)
-        n, scale = q.shape[2], self.shape.each**-0.5
-        text = (q @ keys[0].transpose(2, 3)).masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -torch.inf)
+        n, scale = keys[0].shape[2], self.shape.each**-0.5
+        text = (q @ keys[0].transpose(2, 3)).masked_fill(torch.arange(n) > at[:, None], -torch.inf)
         own = torch.stack([(q * key).sum(-1) for key in keys[1:]], dim=-1)
         share = torch.softmax(torch.cat((text, own), dim=-1) * scale, dim=-1)
         mixed = share[..., :n] @ values[0]
-        for at, value in enumerate(values[1:]):
-            mixed = mixed + share[..., n + at, None] * value
+        for place, value in enumerate(values[1:]):
+            mixed = mixed + share[..., n + place, None] * value
         return mixed
 
 

@@ -8,9 +8,9 @@ next, how a question may begin) is put in, the rest is drawn.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib.resources import files
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,22 +18,98 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from localspec.backends.torch.llama import Cache, TorchLlama
+from localspec.train.frame import Frame
+from localspec.train.texts import Texts
 
-#: How sure a question and an answer are drawn: (temperature of questions, temperatures of answers by row).
-_QUESTIONS = 1.0
-_ANSWERS = (0.0, 0.0, 0.6, 0.8, 1.0)
+#: How sure questions are drawn, and answers, by row: temperatures.
+_QUESTIONS, _ANSWERS = 1.0, (0.0, 0.0, 0.6, 0.8, 1.0)
 #: Tokens less likely than this share of the likeliest are not drawn.
 _MIN_P = 0.06
+#: Tokens a row between two looks at what was written.
+_LOOK = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A conversation's scaffolding in tokens: what opens it, a question and an answer, and what ends either."""
+class Row(Protocol):
+    """One text while it is written."""
 
-    opening: tuple[int, ...]
-    question: tuple[int, ...]
-    answer: tuple[int, ...]
-    end: int
+    @property
+    def given(self) -> bool:
+        """Whether the next token is fixed."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the next token is one to learn from."""
+
+    @property
+    def temperature(self) -> float: ...
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more comes."""
+
+    def next(self, drawn: int) -> int:
+        """The token that comes next: one that is fixed, or ``drawn``."""
+
+
+class Conversation:
+    """Questions and answers in turn, all of them the target's own; the first question begins with ``begun``.
+
+    ``heat`` is the temperature of answers; ``questions``: they are to learn from, too.
+    """
+
+    over = False
+
+    def __init__(self, frame: Frame, begun: Sequence[int], heat: float, *, questions: bool = True) -> None:
+        self._frame, self._heat, self._questions = frame, heat, questions
+        self._given = deque([*frame.opening, *begun])
+        self._answering = False
+
+    @property
+    def given(self) -> bool:
+        return bool(self._given)
+
+    @property
+    def counts(self) -> bool:
+        return not self._given and (self._questions or self._answering)
+
+    @property
+    def temperature(self) -> float:
+        return self._heat if self._answering else _QUESTIONS
+
+    def next(self, drawn: int) -> int:
+        if self._given:
+            return self._given.popleft()
+        if drawn == self._frame.ends[self._answering]:
+            self._answering = not self._answering
+            self._given.extend(self._frame.answer if self._answering else self._frame.question)
+        return drawn
+
+
+class Answer:
+    """The answer to ``prompt``, to its end or the end of the row."""
+
+    def __init__(self, prompt: Sequence[int], ends: frozenset[int], heat: float) -> None:
+        self._given, self._ends, self.temperature = deque(prompt), ends, heat
+        self.over = False
+
+    @property
+    def given(self) -> bool:
+        return bool(self._given)
+
+    @property
+    def counts(self) -> bool:
+        return not self._given and not self.over
+
+    def next(self, drawn: int) -> int:
+        if self._given:
+            return self._given.popleft()
+        self.over = self.over or drawn in self._ends
+        return drawn
+
+
+def heat_of(row: int) -> float:
+    """The temperature of answers in a row."""
+    return _ANSWERS[row % len(_ANSWERS)]
 
 
 def starters() -> list[str]:
@@ -41,48 +117,51 @@ def starters() -> list[str]:
     return files("localspec.train").joinpath("starters.txt").read_text("utf-8").splitlines()
 
 
-def converse(
-    model: TorchLlama, frame: Frame, openings: Sequence[Sequence[int]], length: int, rng: np.random.Generator
-) -> NDArray[np.int32]:
-    """Conversations ``[rows, length]``, one for each of ``openings``: how its first question begins, may be nothing."""
-    rows = [_Row(frame, begun, at) for at, begun in enumerate(openings)]
+def written(
+    model: TorchLlama,
+    rows: Sequence[Row],
+    length: int,
+    seed: Sequence[int],
+    *,
+    begun: NDArray[np.int32] | None = None,
+    look: Callable[[NDArray[np.int32]], None] = lambda _: None,
+) -> Texts:
+    """Has ``model`` write texts of ``length`` tokens; what follows the end of one counts for nothing.
+
+    Args:
+        rows: fresh ones.
+        seed: of what is drawn.
+        begun: what was written before, ``[rows, n]``: it goes on from there.
+        look: is told now and then what is written so far.
+    """
+    text, weight = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), np.float32)
     cache = Cache.of(model.shape, len(rows), length)
-    text = np.zeros((len(rows), length), np.int32)
-    drawn: list[int] = [0] * len(rows)
-    for at in range(length):
+    start = 0 if begun is None else begun.shape[1]
+    heat = np.zeros(len(rows), np.float32)
+    scores: Tensor | None = None
+    at = 0
+    while at < length and not all(row.over for row in rows):
+        if begun is not None and at < start:
+            drawn = begun[:, at].tolist()
+        elif scores is None:
+            drawn = [0] * len(rows)
+        else:
+            heat[:] = [row.temperature for row in rows]
+            drawn = _draw(scores, torch.from_numpy(heat), np.random.default_rng([*seed, at])).tolist()
+        weight[:, at] = [row.counts for row in rows]
         text[:, at] = [row.next(token) for row, token in zip(rows, drawn, strict=True)]
-        hidden = model.read(torch.from_numpy(text[:, at : at + 1]).long(), cache=cache).hidden[:, 0]
-        if any(row.draws for row in rows):
-            heat = torch.tensor([row.temperature for row in rows])
-            drawn = _draw(hidden @ model.unembedding.T, heat, rng).tolist()
-    return text
+        at += 1
+        if at >= start:
+            scores = _scores(model, text[:, cache.n : at], cache, rows)
+            if at % _LOOK == 0:
+                look(text[:, :at])
+    return Texts(text, weight)
 
 
-class _Row:
-    """One conversation: what is put in next, and who speaks."""
-
-    def __init__(self, frame: Frame, begun: Sequence[int], number: int) -> None:
-        self._frame = frame
-        self._given = deque([*frame.opening, *frame.question, *begun])
-        self._answer = _ANSWERS[number % len(_ANSWERS)]
-        self._answering = False
-
-    @property
-    def draws(self) -> bool:
-        return not self._given
-
-    @property
-    def temperature(self) -> float:
-        return self._answer if self._answering else _QUESTIONS
-
-    def next(self, drawn: int) -> int:
-        """The token that comes next: one that is due, or ``drawn``."""
-        if self._given:
-            return self._given.popleft()
-        if drawn == self._frame.end:
-            self._answering = not self._answering
-            self._given.extend(self._frame.answer if self._answering else self._frame.question)
-        return drawn
+def _scores(model: TorchLlama, tokens: NDArray[np.int32], cache: Cache, rows: Sequence[Row]) -> Tensor | None:
+    """Scores behind the last of ``tokens``; none if nothing is drawn next."""
+    hidden = model.read(torch.from_numpy(tokens).long(), cache=cache).hidden[:, -1]
+    return None if all(row.given for row in rows) else hidden @ model.unembedding.T
 
 
 def _draw(logits: Tensor, heat: Tensor, rng: np.random.Generator) -> Tensor:

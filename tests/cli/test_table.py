@@ -49,6 +49,8 @@ SAMPLES: dict[str, Any] = {
     "shapes": "chain,tree",
     "server": ("http://127.0.0.1:1", "b=http://127.0.0.1:2"),
     "seconds": 90.0,
+    "guessable": 64,
+    "width": 32,
     "setting": ("chain=--spec fixed", "off=--spec off"),
 }
 #: Where each option arrives.

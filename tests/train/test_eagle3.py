@@ -33,8 +33,13 @@ def test_every_round_is_the_chain_that_it_stands_for() -> None:
     features = rng.standard_normal((2, 7, 3 * PLAIN.target_width)).astype(np.float32)
     embedded = torch.from_numpy(PLAIN.tensors["token_embd.weight"])[torch.from_numpy(text[:, 1:])]
     with torch.no_grad():
-        rounds = head().rounds(embedded, torch.from_numpy(features), depth=3)
-    assert [tuple(scores.shape[:2]) for scores in rounds] == [(2, 7), (2, 6), (2, 5)]
+        one = head()
+        rounds = [one.scores(state) for _, state in one.states(embedded, torch.from_numpy(features), depth=3)]
+        rows = torch.tensor([1, 4])
+        some = [one.scores(state) for _, state in one.states(embedded, torch.from_numpy(features), 3, rows)]
+    assert [tuple(scores.shape[:2]) for scores in rounds] == [(2, 7), (2, 5), (2, 5)]
+    for whole, part in zip(rounds[1:], some[1:], strict=True):
+        assert torch.allclose(whole[:, rows], part, atol=1e-4)
     for row in range(2):
         states = PLAIN.encode(features[row])
         for t in range(5):

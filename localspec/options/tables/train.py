@@ -1,0 +1,152 @@
+"""What a drafter is trained from, on and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from localspec.options.option import Option
+from localspec.options.tables.groups import INT_MAX, OUTPUT, TRAIN
+from localspec.options.tables.tools import PROMPTS
+
+#: Minutes, where nobody says how long.
+MINUTES = 10.0
+TRAIN_OPTIONS = (
+    Option(
+        "drafter",
+        ("-o", "--out"),
+        str,
+        "drafter.gguf",
+        "Write the drafter to this GGUF file.",
+        OUTPUT,
+        "FILE",
+        key=False,
+    ),
+    Option(
+        "hub_form",
+        ("--hub-form",),
+        str,
+        None,
+        "Write it to this folder, too, in the form of the hub (config.json, model.safetensors).",
+        OUTPUT,
+        "DIR",
+        key=False,
+    ),
+    Option(
+        "work",
+        ("--work",),
+        str,
+        None,
+        "Folder of texts and of all that was learned, from which a later run goes on; default: beside the drafter.",
+        TRAIN,
+        "DIR",
+        key=False,
+    ),
+    replace(PROMPTS, help=f"The target answers these. {PROMPTS.help}", group=TRAIN),
+    Option(
+        "corpus",
+        ("--corpus",),
+        str,
+        None,
+        "Learn what the target says of these texts: a file, or a folder of them.",
+        TRAIN,
+        "DIR",
+        key=False,
+    ),
+    Option(
+        "from_log",
+        ("--from-log",),
+        str,
+        None,
+        "Learn from an answer that /trace FILE kept in a chat; what was guessed wrong counts more.",
+        TRAIN,
+        "FILE",
+        key=False,
+    ),
+    Option(
+        "origin",
+        ("--from",),
+        str,
+        None,
+        "Go on from a drafter that was trained before.",
+        TRAIN,
+        "FILE",
+        key=False,
+    ),
+    Option(
+        "minutes",
+        ("--minutes",),
+        float,
+        None,
+        f"End after so long, earlier runs in the same folder included; default {MINUTES:g}, without --tokens.",
+        TRAIN,
+        "N",
+        least=0,
+        most=1e6,
+        key=False,
+    ),
+    Option(
+        "train_tokens",
+        ("--tokens",),
+        int,
+        None,
+        "End after so many tokens learned from; a text counts each time.",
+        TRAIN,
+        "N",
+        least=0,
+        most=10**12,
+        key=False,
+    ),
+    Option(
+        "form",
+        ("--type",),
+        str,
+        "q8_0",
+        "How the file keeps weights.",
+        OUTPUT,
+        "TYPE",
+        choices=("q8_0", "f16", "f32"),
+        key=False,
+    ),
+    Option(
+        "train_threads",
+        ("-t", "--train-threads"),
+        int,
+        0,
+        "Threads; 0 = one for each core.",
+        TRAIN,
+        "N",
+        least=0,
+        most=1024,
+        key=False,
+    ),
+    Option(
+        "train_seed",
+        ("--train-seed",),
+        int,
+        0,
+        "Of what is drawn, and of the order of texts.",
+        TRAIN,
+        "N",
+        least=0,
+        most=INT_MAX,
+        key=False,
+    ),
+)
+HEAD_TRAIN_OPTIONS = (
+    Option(
+        "guessable",
+        ("--guessable",),
+        int,
+        8192,
+        "So many tokens, the most frequent ones, can be guessed.",
+        TRAIN,
+        "N",
+        least=16,
+        most=10**6,
+        key=False,
+    ),
+)
+DRAFT_TRAIN_OPTIONS = (
+    Option("width", ("--width",), int, 256, "Width of the model.", TRAIN, "N", least=16, most=8192, key=False),
+    Option("depth", ("--layers",), int, 4, "Layers of the model.", TRAIN, "N", least=1, most=64, key=False),
+)

@@ -1,0 +1,91 @@
+"""What the target says of a text, taken down once: reading it again would cost more than learning from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from localspec.backends.torch.llama import TorchLlama
+from localspec.train.texts import Texts
+
+#: The target's likeliest next tokens that are kept a token. Behind them lies a share too small to learn from.
+TOP = 32
+#: Texts that are read at once.
+_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Texts as the target reads them; row j of a text lies behind its token j.
+
+    ``tokens`` and ``weight`` ``[texts, n]`` as in `Texts`; ``features`` ``[texts, n, layers · width]`` in bfloat16;
+    ``ids`` and ``shares`` ``[texts, n, TOP]``: the likeliest next tokens, the likeliest first, and their probabilities.
+    """
+
+    tokens: Tensor
+    weight: Tensor
+    features: Tensor
+    ids: Tensor
+    shares: Tensor
+
+    def rows(self, which: Sequence[int] | slice) -> Notes:
+        """Some of the texts, in types to reckon with."""
+        pick = which if isinstance(which, slice) else torch.tensor(list(which))
+        return Notes(
+            self.tokens[pick].long(),
+            self.weight[pick].float(),
+            self.features[pick].float(),
+            self.ids[pick].long(),
+            self.shares[pick].float(),
+        )
+
+    def write(self, path: Path) -> None:
+        """The file appears whole or not at all."""
+        part = path.with_suffix(".tmp")
+        torch.save(asdict(self), part)
+        os.replace(part, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Notes:
+        """Those of a file, whose rows come into memory when they are asked for."""
+        return cls(**torch.load(path, mmap=True))
+
+
+def joined(notes: Sequence[Notes]) -> Notes:
+    """Notes of several texts of one length as one."""
+    return Notes(*(torch.cat([getattr(one, name) for one in notes]) for name in Notes.__slots__))
+
+
+@torch.no_grad()
+def take_notes(
+    target: TorchLlama, texts: Texts, layers: Sequence[int], said: Callable[[int], None] = lambda _: None
+) -> Notes:
+    """Has ``target`` read ``texts``; inputs of ``layers`` are kept; ``said`` is told of so many tokens more."""
+    taken = []
+    for start in range(0, len(texts.tokens), _ROWS):
+        tokens = torch.from_numpy(texts.tokens[start : start + _ROWS]).long()
+        read = target.read(tokens, layers=set(layers))
+        tops = [_top(target, hidden) for hidden in read.hidden]
+        features = torch.cat([read.layers[layer] for layer in layers], dim=-1) if layers else read.hidden[..., :0]
+        taken.append(
+            Notes(
+                tokens.int(),
+                torch.from_numpy(texts.weight[start : start + _ROWS]),
+                features.bfloat16(),
+                torch.stack([ids for ids, _ in tops]).int(),
+                torch.stack([shares for _, shares in tops]).half(),
+            )
+        )
+        said(tokens.numel())
+    return joined(taken)
+
+
+def _top(target: TorchLlama, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Ids and probabilities of the likeliest tokens behind each row of ``hidden``."""
+    best = torch.softmax(hidden @ target.unembedding.T, dim=1).topk(min(TOP, len(target.unembedding)), dim=1)
+    return best.indices, best.values

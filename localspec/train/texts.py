@@ -1,0 +1,38 @@
+"""Texts to train on, in tokens: rows of equal length, a part a file, in a folder that may grow while it is read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Names of the parts that are trained on, and of those that only measure.
+PART, HELD = "part", "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """``tokens`` ``[rows, n]``, and by how much a guess of each counts: 0 where nobody drew it (a frame, padding)."""
+
+    tokens: NDArray[np.int32]
+    weight: NDArray[np.float32]
+
+    def write(self, path: Path) -> None:
+        """The file appears whole or not at all."""
+        part = path.with_suffix(".tmp")
+        with part.open("wb") as file:
+            np.savez_compressed(file, tokens=self.tokens, weight=self.weight.astype(np.float16))
+        os.replace(part, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Texts:
+        with np.load(path) as file:
+            return cls(file["tokens"].astype(np.int32), file["weight"].astype(np.float32))
+
+
+def parts(folder: Path, kind: str) -> list[Path]:
+    """The files of a kind, in order."""
+    return sorted(folder.glob(f"{kind}-*.npz"))

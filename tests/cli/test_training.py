@@ -1,0 +1,69 @@
+"""How far a training is, and how it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from localspec.cli import training
+from localspec.cli.train import _stopping, _wish
+from localspec.cli.training import Telling
+from localspec.errors import UsageError
+
+POINT: Any = SimpleNamespace(tokens=5000, acceptance=SimpleNamespace(length=1.75, by_position=(0.5, 0.25)))
+
+
+def told(telling: Telling) -> None:
+    with telling:
+        with telling.phase("writing \x1b[31mtexts", 10) as said:
+            said(4, "loss [bold]2.00")
+        telling.point(POINT)
+        for _ in range(2):
+            with telling.phase("learning", None) as said:
+                said(1, "")
+
+
+def test_without_a_terminal_each_thing_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    told(Telling())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.removeprefix("localspec: ") for line in err.splitlines()] == [
+        "writing �[31mtexts …",
+        "5000 tokens learned from: 1.75 tokens a step (accepted: 50 % 25 %)",
+        "learning …",
+    ]
+
+
+def test_at_a_terminal_there_is_a_bar_and_measurements_stay(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "moves", lambda: True)
+    told(Telling())
+    err = capsys.readouterr().err
+    assert "localspec: 5000 tokens learned from: 1.75" in err
+    assert "\x1b[31m" not in err
+
+
+def test_the_first_interrupt_asks_and_the_second_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    telling = Telling()
+
+    def interrupted_twice() -> None:
+        with telling, _stopping(telling):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert telling.stopped
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_twice()
+    assert capsys.readouterr().err == "localspec: ending; ctrl-c again ends at once\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_texts_come_from_one_place() -> None:
+    pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
+    with pytest.raises(UsageError, match="--prompts and --corpus exclude each other"):
+        _wish({"prompts": "a", "corpus": "b", "from_log": None})

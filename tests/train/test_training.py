@@ -1,0 +1,252 @@
+"""Trainings of tiny drafters for a tiny random target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
+
+from localspec.backends.torch.llama import TorchLlama  # noqa: E402
+from localspec.errors import ModelLoadError, UsageError  # noqa: E402
+from localspec.train import drive as driving  # noqa: E402
+from localspec.train.drive import drive  # noqa: E402
+from localspec.train.export import read_head, read_small  # noqa: E402
+from localspec.train.frame import Frame, find_frame  # noqa: E402
+from localspec.train.inputs import read_vocabulary  # noqa: E402
+from localspec.train.kinds import HeadKind, SmallKind  # noqa: E402
+from localspec.train.learner import acceptance  # noqa: E402
+from localspec.train.run import Run  # noqa: E402
+from localspec.train.selfplay import Answer, Conversation, written  # noqa: E402
+from localspec.train.sources import Corpus, SelfPlay, of_log  # noqa: E402
+from localspec.train.texts import Texts  # noqa: E402
+from localspec.train.work import Work  # noqa: E402
+from tests.support.gguf_files import TinyModel, TokenizerKeys  # noqa: E402
+from tests.train.support import KINDS, TARGET, Deaf, Killed, corpus, fewer_tokens, job, trained  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def target(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TARGET.write(tmp_path_factory.mktemp("target") / "target.gguf", fewer_tokens(smol_tokenizer))
+
+
+@pytest.fixture(autouse=True)
+def measured_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driving, "_MEASURED", 2000)
+    monkeypatch.setattr(driving, "_SAVED", 0.0)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_it_learns_what_the_target_says(kind: str, target: Path, tmp_path: Path) -> None:
+    told = Deaf()
+    result = trained(tmp_path, target, kind, 8000, told)
+    run = Run(KINDS[kind].begin(TorchLlama(target), Work(tmp_path / f"{kind}.train")), tmp_path / "none.pt")
+    notes = Work(tmp_path / f"{kind}.train").notes()["part-0000"].rows(slice(0, 8))
+    before = run.learner.loss(notes, np.random.default_rng(0)).item()
+    run.learner.module.load_state_dict(torch.load(tmp_path / f"{kind}.train" / "state.pt", weights_only=False)["mean"])
+    assert run.learner.loss(notes, np.random.default_rng(0)).item() < 0.8 * before
+    assert result.finished
+    assert result.tokens >= 8000
+    assert [point.tokens for point in result.curve] == [point.tokens for point in told.points]
+    assert result.curve[0].tokens == 0
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_killed_training_ends_like_one_that_was_not(kind: str, target: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    straight = trained(whole, target, kind)
+    for steps in (3, 9):
+        with pytest.raises(Killed):
+            trained(broken, target, kind, told=Deaf(die_after=steps))
+    stopped = trained(broken, target, kind, told=Deaf(stop_after=2))
+    assert not stopped.finished
+    assert stopped.tokens < straight.tokens
+    resumed = trained(broken, target, kind)
+    assert (resumed.curve, resumed.tokens) == (straight.curve, straight.tokens)
+    assert (broken / f"{kind}.gguf").read_bytes() == (whole / f"{kind}.gguf").read_bytes()
+
+
+def test_a_training_goes_on_from_a_drafter(target: Path, tmp_path: Path) -> None:
+    for kind, origin in (("eagle3", HeadKind), ("draft", SmallKind)):
+        first = trained(tmp_path, target, kind)
+        later = replace(KINDS[kind], origin=tmp_path / f"{kind}.gguf")  # type: ignore[type-var]
+        assert isinstance(later, origin)
+        made = replace(job(tmp_path, target, kind, 0), kind=later, work=tmp_path / f"{kind}.more")
+        assert drive(made, corpus(), Deaf()).curve[0].acceptance == first.curve[-1].acceptance
+
+
+def test_a_folder_belongs_to_one_training(target: Path, tmp_path: Path) -> None:
+    trained(tmp_path, target, "draft", 0)
+    wider = replace(job(tmp_path, target, "draft", 0), kind=SmallKind(64, 1, "f32"))
+    with pytest.raises(UsageError, match="its width is not the same"):
+        drive(wider, corpus(), Deaf())
+
+
+def test_files_say_where_they_come_from(target: Path, tmp_path: Path) -> None:
+    import gguf
+
+    made = replace(job(tmp_path, target, "eagle3", 2000), hub=tmp_path / "hub")
+    result = drive(made, corpus(), Deaf())
+    fields = gguf.GGUFReader(made.out).fields
+    assert fields["localspec.train.tokens"].contents() == str(result.tokens)
+    assert fields["localspec.train.accepted_length"].contents() == f"{result.curve[-1].acceptance.length:.3f}"
+    assert "general.license" in fields
+    shape, weights = read_head(made.out)
+    from safetensors.torch import load_file
+
+    named = load_file(made.hub / "model.safetensors") if made.hub else {}
+    config = json.loads((tmp_path / "hub" / "config.json").read_text())
+    assert torch.equal(named["d2t"] + torch.arange(len(shape.ids)), torch.tensor(shape.ids))
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [layer - 1 for layer in shape.layers]
+    assert torch.equal(named["midlayer.mlp.up_proj.weight"], weights["ffn_up"])
+    # Neighbours in the one form are half a head apart in the other.
+    ours, theirs = weights["attn_k"][: shape.each], named["midlayer.self_attn.k_proj.weight"][: shape.each]
+    assert torch.equal(ours[0::2], theirs[: shape.each // 2])
+    assert torch.equal(ours[1::2], theirs[shape.each // 2 :])
+
+
+def test_a_draft_model_is_read_back(target: Path, tmp_path: Path) -> None:
+    trained(tmp_path, target, "draft", 0)
+    shape, weights = read_small(tmp_path / "draft.gguf")
+    assert (shape.width, shape.layers) == (32, 1)
+    assert "blk.0.attn_q" in weights
+
+
+def test_another_architecture_is_refused_and_leaves_nothing(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
+    mamba = TinyModel(architecture="mamba").write(tmp_path / "mamba.gguf", fewer_tokens(smol_tokenizer))
+    with pytest.raises(ModelLoadError, match="of the architecture mamba; torch reads llama only"):
+        trained(tmp_path, mamba, "draft")
+    assert not (tmp_path / "draft.train").exists()
+
+
+def test_a_target_that_writes_by_itself_goes_on_in_mid_text(target: Path, tmp_path: Path) -> None:
+    """Texts that were being written when the process died are not begun anew."""
+    source = SelfPlay(Frame((1, 50, 51), (52, 53), (54,), (2, 2)), [[60, 61]], rows=2, length=40)
+
+    class Halting(Deaf):
+        """Stops at the second look at the second text."""
+
+        looks = 0
+
+        @contextmanager
+        def phase(self, what: str, whole: int | None) -> Iterator[Callable[[int, str], None]]:
+            def said(_count: int, _word: str) -> None:
+                self.looks += what == "writing texts"
+                self.stopped = self.looks == 4
+
+            yield said
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+    assert not drive(job(broken, target, "draft", 0), source, Halting()).finished
+    (sketch,) = (broken / "draft.train" / "texts").glob("*.npy")
+    assert np.load(sketch).shape == (2, 32)
+    for folder in (broken, whole):
+        assert drive(job(folder, target, "draft", 0), source, Deaf()).finished
+    ours, theirs = (Texts.read(folder / "draft.train" / "texts" / "part-0000.npz") for folder in (broken, whole))
+    assert (ours.tokens == theirs.tokens).all()
+    assert not sketch.exists()
+
+
+# -- acceptance
+
+
+def test_acceptance_counts_chains_up_to_their_first_mistake(target: Path, tmp_path: Path) -> None:
+    trained(tmp_path, target, "draft", 0)
+    (held, *_) = Work(tmp_path / "draft.train").held()
+
+    class Sage:
+        """Knows the text, but for one token of each row."""
+
+        module = torch.nn.Linear(1, 1)
+
+        def loss(self, notes: object, rng: object) -> object: ...
+
+        def guesses(self, notes: object) -> Any:
+            n = held.tokens.shape[1]
+            known = held.tokens.clone()
+            known[:, 20] += 1
+            padded = torch.cat([known, torch.zeros(len(known), 3, dtype=torch.long)], dim=1)
+            return torch.stack([padded[:, k : k + n] for k in range(4)], dim=-1)
+
+    found = acceptance(Sage(), [held])
+    chains = held.tokens.shape[1] - 3 - 1  # the first token is nobody's guess
+    assert found.by_position == pytest.approx([(chains - 1 - k) / chains for k in range(4)])
+
+
+# -- texts
+
+
+def test_a_conversation_written_in_two_goes_is_the_same(target: Path) -> None:
+    model = TorchLlama(target)
+    frame = Frame((1, 50, 51), (52, 53), (54,), (2, 2))
+    seen: list[Any] = []
+
+    def rows() -> list[Conversation]:
+        return [Conversation(frame, (), 0.0), Conversation(frame, (5, 6), 1.0)]
+
+    whole = written(model, rows(), 70, (1, 2), look=lambda text: seen.append(text.copy()))
+    again = written(model, rows(), 70, (1, 2), begun=seen[2])
+    assert seen[2].shape == (2, 48)
+    assert (whole.tokens == again.tokens).all()
+    assert (whole.weight == again.weight).all()
+    opening = len(frame.opening)
+    assert tuple(whole.tokens[0, :opening]) == frame.opening
+    assert (whole.weight[0, :opening] == 0).all()
+    assert whole.weight[0, opening] == 1
+
+
+def test_the_frame_is_the_templates(smol: Path) -> None:
+    vocab, template = read_vocabulary(smol)
+    frame = find_frame(template, vocab)
+    spelled = ["".join(vocab.piece(token, special=True).decode() for token in part) for part in (
+        frame.opening, frame.answer, frame.question
+    )]  # fmt: skip
+    assert spelled[0].startswith("<|im_start|>system\n")
+    assert spelled[0].endswith("<|im_start|>user\n")
+    assert spelled[1:] == ["\n<|im_start|>assistant\n", "\n<|im_start|>user\n"]
+    assert {vocab.text(end) for end in frame.ends} == {"<|im_end|>"}
+
+
+def test_answers_count_to_their_end_and_no_further(target: Path) -> None:
+    model = TorchLlama(target)
+    free = written(model, [Answer([1, 9, 9], frozenset(), 0.0)], 12, (0,))
+    end = int(free.tokens[0, 6])
+    cut = written(model, [Answer([1, 9, 9], frozenset({end}), 0.0)], 12, (0,))
+    stop = 3 + free.tokens[0, 3:].tolist().index(end)
+    assert cut.weight[0].tolist() == [0.0] * 3 + [1.0] * (stop - 2) + [0.0] * (11 - stop)
+
+
+def test_what_was_guessed_wrong_counts_more() -> None:
+    steps = [
+        {"at": 0, "tokens": [{"id": 7}, {"id": 8}], "tested": 2, "draft_n_accepted": 1},
+        {"at": 2, "tokens": [{"id": 9}], "tested": 0, "draft_n_accepted": 0},
+    ]
+    found = of_log([json.dumps(step) for step in steps], "log.jsonl")
+    assert (found.texts, found.weights) == ([[7, 8, 9]], [[1.0, 3.0, 1.0]])
+    with pytest.raises(UsageError, match=r"line 2 of log.jsonl is no step"):
+        of_log([json.dumps(steps[0]), "{}"], "log.jsonl")
+
+
+def test_a_corpus_is_cut_into_rows_and_some_are_held_out() -> None:
+    found = Corpus.of([list(range(1, 31)), [40, 41]])
+    short = replace(found, length=10, rows=2)
+    texts = short.part(0, None)  # type: ignore[arg-type]
+    assert texts is not None
+    assert texts.tokens.tolist() == [list(range(11, 21)), list(range(21, 31))]
+    assert short.held(None).tokens.tolist() == [list(range(1, 11))]  # type: ignore[arg-type]
+    last = short.part(1, None)  # type: ignore[arg-type]
+    assert last is not None
+    assert last.tokens[0].tolist() == [40, 41] + [0] * 8
+    assert last.weight[0].tolist() == [0, 1] + [0] * 8
+    assert short.part(2, None) is None  # type: ignore[arg-type]
