@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
 from localspec.backends.base import Work as Pass  # noqa: E402
-from localspec.backends.llamacpp import LlamaHead, LlamaModel  # noqa: E402
+from localspec.backends.llamacpp import EagleHead, LlamaModel  # noqa: E402
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
 from localspec.cli import train as command  # noqa: E402
 from localspec.errors import ExitCode, ModelError  # noqa: E402
@@ -98,7 +98,7 @@ def test_llama_cpp_guesses_what_a_head_learned(folder: Path, head: tuple[Path, d
     ours = guesses(HeadLearner(module, target), target, given, shape.layers)[1:]
     text = given.tokens[0].tolist()
     with opened(folder / "target.gguf", sequences=3) as native:
-        model = LlamaHead(
+        model = EagleHead(
             LlamaModel(native.model.native, replace(native._options, path=head[0])), native._options, native
         )
         assert model.layers == shape.layers
