@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from localspec.backends.options import ModelOptions
 from localspec.drafter_making import Made
-from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
+from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, IN_TORCH, MEDUSA, PARD
 from localspec.drafters.head import HeadModel
 from localspec.drafters.medusa import Hydra, Medusa
 from localspec.drafters.options import Scored, Shape
@@ -49,7 +49,7 @@ def torch_drafter(
         ModelLoadError: the folder lacks something, or holds what it should not.
     """
     folder = options.path
-    if kind not in (EAGLE, EAGLE3, MEDUSA, *_MAKERS):
+    if kind not in IN_TORCH:
         raise UsageError(
             f"{folder.name} is no head that is known, and draft models have to be GGUF files",
             hint="Use a GGUF file of it.",
