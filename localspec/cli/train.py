@@ -34,7 +34,7 @@ def eagle3(values: Values) -> int:
     _need_torch()
     from localspec.train.kinds import HeadKind
 
-    return _train(values, HeadKind(values["guessable"], values["form"], _path(values["origin"])))
+    return _train(values, HeadKind(values["guessable"], values["outtype"], _path(values["origin"])))
 
 
 def draft(values: Values) -> int:
@@ -42,7 +42,7 @@ def draft(values: Values) -> int:
     _need_torch()
     from localspec.train.kinds import SmallKind
 
-    return _train(values, SmallKind(values["width"], values["depth"], values["form"], _path(values["origin"])))
+    return _train(values, SmallKind(values["width"], values["depth"], values["outtype"], _path(values["origin"])))
 
 
 def _need_torch() -> None:
@@ -71,7 +71,7 @@ def _train(values: Values, kind: Kind) -> int:
 def _job(values: Values, kind: Kind, target: Path) -> Job:
     from localspec.train.drive import Job
 
-    out, minutes, tokens = Path(values["drafter"]), values["minutes"], values["train_tokens"]
+    out, minutes, tokens = Path(values["output_file"]), values["minutes"], values["train_tokens"]
     if not out.parent.is_dir():
         raise UsageError(f"{out.parent} is no folder to write to", hint="Check -o.")
     if minutes is None and tokens is None:
@@ -83,8 +83,8 @@ def _job(values: Values, kind: Kind, target: Path) -> Job:
         work=_path(values["work"]) or out.with_suffix(".train"),
         seconds=None if minutes is None else 60 * minutes,
         tokens=tokens,
-        seed=values["train_seed"],
-        threads=values["train_threads"],
+        seed=values["seed"],
+        threads=values["threads"],
         hub=_path(values["hub_form"]),
     )
 

@@ -34,8 +34,8 @@ _SAVED, _MEASURED, _MEASURED_SHARE = 30.0, 25_000, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to train. It ends after ``seconds``, or ``tokens`` learned from, of all its runs together; ``threads`` 0 are
-    as many as there are cores."""
+    """What to train. It ends after ``seconds``, or ``tokens`` learned from, of all its runs together; ``threads`` below
+    1 are as many as there are cores."""
 
     kind: Kind
     target: Path
@@ -44,7 +44,7 @@ class Job:
     seconds: float | None
     tokens: int | None
     seed: int = 0
-    threads: int = 0
+    threads: int = -1
     hub: Path | None = None
     licence: str = "that of the target, whose words it learned from"
 
@@ -85,7 +85,7 @@ def drive(job: Job, source: Source, told: Told) -> Trained:
     Raises:
         LocalspecError: the target cannot be read, or the work folder belongs to another training.
     """
-    torch.set_num_threads(job.threads or core_count())
+    torch.set_num_threads(job.threads if job.threads > 0 else core_count())
     with told.phase(f"loading {job.target.name}", None):
         target = TorchLlama(job.target)
     work = Work(job.work)

@@ -36,7 +36,7 @@ from tests.real.support import opened  # noqa: E402
 from tests.support.gguf_files import TokenizerKeys  # noqa: E402
 from tests.train.support import TARGET, Deaf, fewer_tokens  # noqa: E402
 
-SHORT = ("--guessable", "300", "--type", "f32", "-t", "1", "--json")
+SHORT = ("--guessable", "300", "--outtype", "f32", "-t", "1", "--json")
 TEXT = "A quick brown fox jumps over the lazy dog, and the dog does not mind. " * 20
 
 
