@@ -87,7 +87,7 @@ def drive(job: Job, source: Source, told: Told) -> Trained:
     """
     torch.set_num_threads(job.threads if job.threads > 0 else core_count())
     with told.phase(f"loading {job.target.name}", None):
-        target = TorchLlama(job.target)
+        target = TorchLlama.of_file(job.target)
     work = Work(job.work)
     # What is kept is worth nothing for another target, another kind or other chances.
     work.claim({"target": fingerprint(job.target), "seed": job.seed, **job.kind.about()})

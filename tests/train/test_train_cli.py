@@ -89,19 +89,17 @@ def guesses(learner: Learner, target: TorchLlama, given: Texts, layers: tuple[in
 
 
 def test_llama_cpp_guesses_what_a_head_learned(folder: Path, head: tuple[Path, dict[str, object]]) -> None:
-    shape, weights = read_head(head[0])
-    target = TorchLlama(folder / "target.gguf")
-    module = Eagle3(shape, target.shape.width)
-    module.load_state_dict(weights)
+    module = Eagle3.of(read_head(head[0]))
+    target = TorchLlama.of_file(folder / "target.gguf")
     given = texts(target.shape.n_vocab)
     # Row t, which has read token t + 1, is the first to guess: token t + 2.
-    ours = guesses(HeadLearner(module, target), target, given, shape.layers)[1:]
+    ours = guesses(HeadLearner(module, target), target, given, module.reads)[1:]
     text = given.tokens[0].tolist()
     with opened(folder / "target.gguf", sequences=3) as native:
         model = EagleHead(
             LlamaModel(native.model.native, replace(native._options, path=head[0])), native._options, native
         )
-        assert model.layers == shape.layers
+        assert model.layers == module.reads
         seq = native.open()
         (rows,) = native.forward([Pass.prompt(seq, text[:-2], features=model.layers)])
         features = {layer: states.copy() for layer, states in rows.features.items()}
@@ -125,7 +123,7 @@ def test_llama_cpp_guesses_what_a_draft_model_learned(folder: Path) -> None:
     module = Small(shape)
     module.load_state_dict(weights)
     given = texts(shape.n_vocab)
-    ours = guesses(SmallLearner(module), TorchLlama(folder / "target.gguf"), given, ())
+    ours = guesses(SmallLearner(module), TorchLlama.of_file(folder / "target.gguf"), given, ())
     text = given.tokens[0].tolist()
     theirs = list[int]()
     with opened(out) as native:
