@@ -124,9 +124,10 @@ def _models(*, demo: bool) -> Callable[[str], list[str]]:
     """Names of models that are here; where none fits, the shell goes on with names of files."""
 
     def complete(incomplete: str) -> list[str]:
-        from localspec.hub.shelf import DEMO, named
+        from localspec.hub.shelf import named
+        from localspec.models.demo import DEMOS
 
-        return [name for name, _ in named() if name.startswith(incomplete) and (demo or name != DEMO)]
+        return [name for name, _ in named() if name.startswith(incomplete) and (demo or name not in DEMOS)]
 
     return complete
 

@@ -17,7 +17,8 @@ from localspec.cli.diagnostics import has_colour
 from localspec.cli.output import Output
 from localspec.cli.session import names_nearby
 from localspec.errors import UsageError
-from localspec.hub.shelf import DEMO, located
+from localspec.hub.shelf import located
+from localspec.models.demo import DEMO
 from localspec.options import Values, all_options
 from localspec.options.config import files_there, layers, user_file
 from localspec.talk.history import history_file

@@ -17,8 +17,9 @@ from localspec.hub import HubRef
 from localspec.hub.check import damaged
 from localspec.hub.check import verify as checked
 from localspec.hub.remove import Removal, removal, remove
-from localspec.hub.shelf import DEMO, Entry, beside, facts, located, shelf
+from localspec.hub.shelf import Entry, beside, facts, located, shelf
 from localspec.hub.sizes import human
+from localspec.models.demo import DEMO
 from localspec.models.pairing import Partner, Target, here, made_for, published, target_called
 from localspec.options import Values
 

@@ -11,7 +11,8 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.hub import HubRef
 from localspec.hub.fingerprint import fingerprint
 from localspec.hub.resolve import cached
-from localspec.hub.shelf import DEMO, located
+from localspec.hub.shelf import located
+from localspec.models.demo import DEMO
 from localspec.options import Settings, Values
 from localspec.options.commands import Command
 from localspec.options.rules import servers_alone

@@ -18,9 +18,7 @@ from localspec.hub.names import models, parts_of, quant_of, tag_for
 from localspec.hub.ref import HubRef, is_repo
 from localspec.hub.resolve import cached
 from localspec.hub.structure import fault_of
-from localspec.models.demo import demo_model
-
-DEMO = "demo"
+from localspec.models.demo import DEMOS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,7 @@ def parts(path: Path) -> tuple[Path, ...]:
 
 
 def shelf(folder: Path | None = None) -> Iterator[Entry]:
-    """The demo model if it is installed, the cache, then what is below ``folder``. Models with missing parts are left
-    out.
+    """What of `DEMOS` is installed, the cache, then what is below ``folder``. Models with missing parts are left out.
 
     Raises:
         UsageError: ``folder`` is none.
@@ -67,9 +64,10 @@ def shelf(folder: Path | None = None) -> Iterator[Entry]:
 
 
 def named() -> Iterator[tuple[str, Path]]:
-    """The models that have names of their own, with their (first) files: the demo model, then the cache."""
-    with suppress(ModelError):
-        yield DEMO, demo_model()
+    """The models that have names of their own, with their (first) files: `DEMOS`, then the cache."""
+    for name, file in DEMOS.items():
+        with suppress(ModelError):
+            yield name, file()
     for cache in repos(cache_folder()):
         yield from _in_cache(cache)
 
@@ -91,16 +89,16 @@ def _in_cache(cache: RepoCache) -> Iterator[tuple[str, Path]]:
 
 
 def by_name(text: str, *, checkpoint: bool = False) -> Path | None:
-    """The (first) file of ``demo`` or of ``user/repo[:quant]`` in the cache; ``None`` for anything else, and for what
-    is a path as well. ``checkpoint`` as in `HubRef`.
+    """The (first) file of one of `DEMOS` or of ``user/repo[:quant]`` in the cache; ``None`` for anything else, and for
+    what is a path as well. ``checkpoint`` as in `HubRef`.
 
     Raises:
         ModelError: the demo model is not installed.
     """
     if os.path.exists(text):
         return None
-    if text == DEMO:
-        return demo_model()
+    if (demo := DEMOS.get(text)) is not None:
+        return demo()
     with suppress(UsageError):  # it may be the path of a file that is not there
         if (ref := _ref(text)) is not None:
             return cached(replace(ref, checkpoint=checkpoint))
@@ -115,7 +113,7 @@ def _ref(text: str) -> HubRef | None:
 
 
 def located(text: str) -> Path:
-    """The (first) file of a model that is here: ``demo``, a path, or ``user/repo[:quant]`` in the cache.
+    """The (first) file of a model that is here: one of `DEMOS`, a path, or ``user/repo[:quant]`` in the cache.
 
     Raises:
         ModelError: there is no such model here.

@@ -10,7 +10,8 @@ from typing import Any
 from localspec.drafters.files import DRAFT_MODEL, FROM_FILE
 from localspec.errors import UsageError
 from localspec.hub import is_repo
-from localspec.hub.shelf import DEMO, located
+from localspec.hub.shelf import located
+from localspec.models.demo import DEMOS
 from localspec.options import GENERATION_OPTIONS, Option, spec_params
 from localspec.options.tables.groups import SPEC
 from localspec.spec_types import draft_type
@@ -215,13 +216,14 @@ def _types_with(types: str | None, draft: str | None) -> str | None:
 
 
 def _path(name: str) -> str:
-    """The file meant: a path (in quotes or not; spaces need none), ``demo``, or ``user/repo[:quant]`` of the cache.
+    """The file meant: a path (in quotes or not; spaces need none), one of `DEMOS`, or ``user/repo[:quant]`` of the
+    cache.
 
     Raises:
         ModelError: it is one of the latter, and not here.
     """
     path = os.path.expanduser(name.strip("\"'"))
-    known = path == DEMO or (is_repo(path.partition(":")[0]) and not path.lower().endswith(".gguf"))
+    known = path in DEMOS or (is_repo(path.partition(":")[0]) and not path.lower().endswith(".gguf"))
     return str(located(path)) if known and not os.path.exists(path) else path
 
 

@@ -40,7 +40,7 @@ def offered(folder: Path, *words: str, cache: Path | None = None) -> list[str]:
     ("words", "expected"),
     [
         (["co"], ["complete"]),
-        (["models", "p"], ["pull", "path"]),
+        (["models", "p"], ["pull", "pair", "path"]),
         (["complete", "--spec-draft-n"], ["--spec-draft-n-max", "--spec-draft-n-min"]),
         (["chat", "--no-mm"], ["--no-mmap"]),
         (["complete", "--flash-attn", "o"], ["on", "off"]),

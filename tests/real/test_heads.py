@@ -24,10 +24,12 @@ from localspec.drafters.head import HeadModel
 from localspec.engine import Engine
 from localspec.errors import LocalspecError, PairingError, UsageError
 from localspec.loading import EngineOptions, ModelOptions, load
+from localspec.models.demo import demo_head
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
-from localspec.types import GenerationRequest, SamplingParams, SpecParams
+from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 from localspec.vocab import pair
+from tests.engine.support import Outcome
 from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, check_cells, exact_options, opened, together
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 from tests.support.gguf_heads import TinyHead
@@ -376,3 +378,31 @@ def test_a_head_is_known_by_its_file(folder: Path) -> None:
 def test_the_type_alone_needs_a_file(folder: Path) -> None:
     with pytest.raises(UsageError, match="draft-eagle3 needs a head"):
         load(EngineOptions(ModelOptions(folder / "target.gguf"), spec_types=("draft-eagle3",)))
+
+
+# -- the demo model's own
+
+QUESTIONS = ("Write a short poem about the sea.", "Explain what a prime number is.")
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SamplingParams(temperature=0.8, seed=5)], ids=["greedy", "drawn"])
+def test_the_demo_models_head(smol_f32: Path, sampling: SamplingParams) -> None:
+    """It guesses right now and then, and the text is what it would be without it."""
+    with load(exact_options(smol_f32, demo_head(), spec_types=(EAGLE3,))) as one:
+
+        def told(question: str, spec: SpecParams) -> Outcome:
+            message = Message("user", question)
+            return answer(one, GenerationRequest(messages=(message,), max_tokens=24, sampling=sampling, spec=spec))
+
+        for spec in (CHAIN, TREE):
+            outcomes = [told(question, spec) for question in QUESTIONS]
+            assert [outcome.ids for outcome in outcomes] == [told(question, PLAIN).ids for question in QUESTIONS]
+            right, tried = (
+                sum(counts) for counts in zip(*(first_guesses(outcome) for outcome in outcomes), strict=True)
+            )
+            assert right > tried / 10
+
+
+def first_guesses(outcome: Outcome) -> tuple[int, int]:
+    """How many held, of how many."""
+    return outcome.stats.accepted_at[0], outcome.stats.tested_at[0]
