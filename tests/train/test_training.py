@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
-from localspec.errors import ModelLoadError, UsageError  # noqa: E402
+from localspec.errors import ModelError, ModelLoadError, UsageError  # noqa: E402
 from localspec.train import drive as driving  # noqa: E402
 from localspec.train.drive import drive  # noqa: E402
 from localspec.train.export import read_head, read_small  # noqa: E402
@@ -29,7 +29,8 @@ from localspec.train.sources import Corpus, SelfPlay, of_log  # noqa: E402
 from localspec.train.texts import Texts  # noqa: E402
 from localspec.train.work import Work  # noqa: E402
 from tests.support.gguf_files import TinyModel, TokenizerKeys  # noqa: E402
-from tests.train.support import KINDS, TARGET, Deaf, Killed, corpus, fewer_tokens, job, trained  # noqa: E402
+from tests.support.gguf_heads import TinyHead  # noqa: E402
+from tests.train.support import KINDS, N_VOCAB, TARGET, Deaf, Killed, corpus, fewer_tokens, job, trained  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,26 @@ def test_a_draft_model_is_read_back(target: Path, tmp_path: Path) -> None:
     shape, weights = read_small(tmp_path / "draft.gguf")
     assert (shape.width, shape.layers) == (32, 1)
     assert "blk.0.attn_q" in weights
+
+
+@pytest.mark.parametrize(
+    ("made", "fault"),
+    [
+        (TARGET, "is of the architecture llama, not eagle3"),
+        (TinyHead(N_VOCAB, 32, (1, 2, 3), guessable=(7, 9)), "reads other layers than this target needs"),
+        (TinyHead(N_VOCAB, 48, (2, 3, 4), guessable=(7, 9)), "reads another width than this target needs"),
+        (TinyHead(N_VOCAB, 32, (2, 3, 4), guessable=(7, 9)), "has other parts than this target needs"),
+    ],
+    ids=["model", "layers", "width", "embeddings"],
+)
+def test_a_head_that_this_training_cannot_go_on_from(
+    made: TinyModel | TinyHead, fault: str, target: Path, smol_tokenizer: TokenizerKeys, tmp_path: Path
+) -> None:
+    origin = made.write(tmp_path / "origin.gguf", fewer_tokens(smol_tokenizer))
+    kind = HeadKind(64, "f32", origin)
+    with pytest.raises(ModelError, match=f"^origin.gguf {fault}$") as error:
+        kind.begin(TorchLlama.of_file(target), Work(tmp_path / "work"))
+    assert error.value.hint == "Begin without --from."
 
 
 def test_another_architecture_is_refused_and_leaves_nothing(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
