@@ -16,11 +16,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
+from localspec import torch_drafters  # noqa: E402
 from localspec.backends.base import Work as Pass  # noqa: E402
 from localspec.backends.llamacpp import EagleHead, LlamaModel  # noqa: E402
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
 from localspec.cli import train as command  # noqa: E402
-from localspec.errors import ExitCode, ModelError  # noqa: E402
+from localspec.errors import UsageError  # noqa: E402
 from localspec.spec.tree import TokenTree  # noqa: E402
 from localspec.train.drive import Job, drive  # noqa: E402
 from localspec.train.eagle3 import Eagle3  # noqa: E402
@@ -138,9 +139,8 @@ def test_llama_cpp_guesses_what_a_draft_model_learned(folder: Path) -> None:
 
 
 def test_without_torch_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda _name: None)
+    monkeypatch.setattr(torch_drafters, "find_spec", lambda _name: None)
     for body in (command.eagle3, command.draft):
-        with pytest.raises(ModelError, match="needs PyTorch") as error:
+        with pytest.raises(UsageError, match="localspec train runs on torch, which is not installed") as error:
             body({})
         assert error.value.hint == "pip install 'localspec[torch]'"
-        assert error.value.exit_code == ExitCode.MODEL
