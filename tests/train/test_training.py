@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
+from localspec.backends.torch.checkpoint import read_checkpoint  # noqa: E402
+from localspec.backends.torch.eagle_weights import read_eagle  # noqa: E402
+from localspec.backends.torch.gguf_head import target_shape  # noqa: E402
+from localspec.backends.torch.hub_model import HubLlama  # noqa: E402
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
 from localspec.errors import ModelError, ModelLoadError, UsageError  # noqa: E402
 from localspec.train import drive as driving  # noqa: E402
@@ -103,18 +107,30 @@ def test_files_say_where_they_come_from(target: Path, tmp_path: Path) -> None:
     assert "general.license" in fields
     head = read_head(made.out)
     assert head.ids is not None
-    from safetensors.torch import load_file
-
-    named = load_file(made.hub / "model.safetensors") if made.hub else {}
-    config = json.loads((tmp_path / "hub" / "config.json").read_text())
-    assert torch.equal(named["d2t"] + torch.arange(len(head.ids)), torch.from_numpy(head.ids))
-    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [layer - 1 for layer in head.reads]
-    assert torch.equal(named["midlayer.mlp.up_proj.weight"], head.weights["blk.0.ffn_up.weight"])
+    assert made.hub is not None
+    again = read_eagle(read_checkpoint(made.hub), target_shape(target), "hub")
+    assert (again.reads, again.target_width) == (head.reads, head.target_width) == ((2, 3, 4), TARGET.width)
+    assert again.ids is not None
+    assert (again.ids == head.ids).all()
+    assert same(again.weights, head.weights)
     # Neighbours in the one form are half a head apart in the other.
     each = head.shape.each
-    ours, theirs = head.weights["blk.0.attn_k.weight"][:each], named["midlayer.self_attn.k_proj.weight"][:each]
+    ours = head.weights["blk.0.attn_k.weight"][:each]
+    theirs = read_checkpoint(made.hub).tensors["midlayer.self_attn.k_proj.weight"][:each]
     assert torch.equal(ours[0::2], theirs[: each // 2])
     assert torch.equal(ours[1::2], theirs[each // 2 :])
+
+
+def same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
+
+
+def test_a_draft_model_in_the_form_of_the_hub_is_the_same(target: Path, tmp_path: Path) -> None:
+    made = replace(job(tmp_path, target, "draft", 0), hub=tmp_path / "hub")
+    drive(made, corpus(), Deaf())
+    ours, theirs = TorchLlama.of_file(made.out), HubLlama(read_checkpoint(tmp_path / "hub"))
+    assert ours.shape == theirs.shape
+    assert same(ours.weights, theirs.weights)
 
 
 def test_a_draft_model_is_read_back(target: Path, tmp_path: Path) -> None:
