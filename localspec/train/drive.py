@@ -30,6 +30,8 @@ from localspec.train.work import Work
 _PASSES = 3
 #: A run is saved after so many seconds, and measured after so many tokens, or a share more than the last time.
 _SAVED, _MEASURED, _MEASURED_SHARE = 30.0, 25_000, 0.1
+#: Of every drafter, for its metadata.
+_LICENCE = "that of the target, whose words it learned from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,6 @@ class Job:
     seed: int = 0
     threads: int = -1
     hub: Path | None = None
-    licence: str = "that of the target, whose words it learned from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ class _Shift:
             "acceptance": f"{measured} (chains of {CHAIN} on texts held out)",
             "date": date.today().isoformat(),
         }
-        return {"general.license": self._job.licence} | {f"localspec.train.{key}": text for key, text in found.items()}
+        return {"general.license": _LICENCE} | {f"localspec.train.{key}": text for key, text in found.items()}
 
 
 def _keep(path: Path, text: NDArray[np.int32]) -> None:
