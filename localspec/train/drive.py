@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,6 +23,7 @@ from localspec.train.notes import Notes
 from localspec.train.run import Point, Run
 from localspec.train.sources import Desk, Source
 from localspec.train.texts import HELD, PART, Texts
+from localspec.train.whole import whole
 from localspec.train.work import Work
 
 #: How often a text is learned from before there is a new one: writing and reading take as long as some passes.
@@ -253,7 +253,5 @@ class _Shift:
 
 
 def _keep(path: Path, text: NDArray[np.int32]) -> None:
-    part = path.with_suffix(".tmp")
-    with part.open("wb") as file:
+    with whole(path) as part, part.open("wb") as file:
         np.save(file, text)
-    os.replace(part, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from localspec.backends.torch.hub_names import HEAD_ENDS, HEAD_LAYER, MODEL_ENDS
 from localspec.backends.torch.llama import Shape
 from localspec.backends.torch.rope import halved
 from localspec.backends.torch.sizes import Sizes
+from localspec.train.whole import whole
 
 
 def write_hub_head(folder: Path, head: EagleWeights, n_vocab: int) -> None:
@@ -87,6 +87,5 @@ def _write_hub(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Te
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    part = folder / "model.safetensors.part"
-    save_file({name: weight.detach().contiguous() for name, weight in weights.items()}, part)
-    os.replace(part, folder / "model.safetensors")
+    with whole(folder / "model.safetensors") as part:
+        save_file({name: weight.detach().contiguous() for name, weight in weights.items()}, part)
