@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape
+from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape, usual_layers
 from localspec.backends.torch.llama import Shape, TorchLlama, norm
 from localspec.backends.torch.rope import cos_and_sin, rotated
 
@@ -23,10 +23,9 @@ _BLOCK = "blk.0."
 _OUTSIDE = ("fc", "output_norm", "output")
 
 
-def layers_read(target: Shape) -> tuple[int, int, int]:
-    """The layers whose inputs a head reads: near the target's start, in its middle and near its end."""
-    last = target.layers - 1
-    return (min(2, last), target.layers // 2, max(target.layers - 3, 0))
+def layers_read(target: Shape) -> tuple[int, ...]:
+    """The usual layers, as far as a small target has them."""
+    return tuple(min(max(layer, 0), target.layers - 1) for layer in usual_layers(target.layers))
 
 
 class Eagle3(nn.Module):
@@ -58,7 +57,7 @@ class Eagle3(nn.Module):
 
     @classmethod
     def fitting(cls, target: Shape, ids: Sequence[int]) -> Eagle3:
-        """A fresh one as wide as the target, reading it near its start, in its middle and near its end."""
+        """A fresh one as wide as the target, reading its usual layers."""
         return cls(HeadShape.like(target, layers=1), target.width, layers_read(target), ids)
 
     @classmethod

@@ -122,9 +122,14 @@ def read_eagle(checkpoint: Checkpoint, target: TargetShape, name: str) -> EagleW
     )
 
 
+def usual_layers(n_layer: int) -> tuple[int, ...]:
+    """Those whose inputs EAGLE-3 heads read, of ``n_layer``: near the target's start, in its middle, near its end."""
+    return 2, n_layer // 2, n_layer - 3
+
+
 def layers_read(config: Mapping[str, Any], n_layer: int) -> tuple[int, ...]:
     """The target's layers whose inputs an EAGLE-3 head reads, of ``n_layer``."""
-    usual = (2, n_layer // 2, n_layer - 3)
+    usual = usual_layers(n_layer)
     key = "eagle_aux_hidden_state_layer_ids"
     inner = (config.get("eagle_config") or {}).get(key)
     given = tuple(int(one) for one in inner or config.get(key) or usual)
