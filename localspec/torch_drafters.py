@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from localspec.backends.options import ModelOptions
 from localspec.drafter_making import Made
-from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, MEDUSA, PARD
+from localspec.drafters.files import EAGLE, EAGLE3, HYDRA, IN_TORCH, MEDUSA, PARD
 from localspec.drafters.head import HeadModel
 from localspec.drafters.medusa import Hydra, Medusa
 from localspec.drafters.options import Scored, Shape
@@ -49,7 +49,7 @@ def torch_drafter(
         ModelLoadError: the folder lacks something, or holds what it should not.
     """
     folder = options.path
-    if kind not in (EAGLE, EAGLE3, MEDUSA, *_MAKERS):
+    if kind not in IN_TORCH:
         raise UsageError(
             f"{folder.name} is no head that is known, and draft models have to be GGUF files",
             hint="Use a GGUF file of it.",
@@ -65,7 +65,7 @@ def torch_drafter(
         return _made(medusa, options, place, ("tree", shape))
     checkpoint = read_checkpoint(folder)
     if kind in (EAGLE, EAGLE3):
-        return _eagle(kind, checkpoint, options, target, scored)
+        return _eagle(kind, checkpoint, options, target, scored, place)
     return _made(_MAKERS[kind](checkpoint, folder, target, place), options, place)
 
 
@@ -86,10 +86,10 @@ def _check_options(options: ModelOptions) -> None:
             raise UsageError(f"{flag} is for GGUF files: {options.path.name} runs on torch", hint="Leave it out.")
 
 
-def require_torch(kind: str) -> None:
+def require_torch(what: str) -> None:
     """Raises `UsageError` where torch is not installed."""
     if find_spec("torch") is None:
-        raise UsageError(f"{kind} runs on torch, which is not installed", hint="pip install 'localspec[torch]'")
+        raise UsageError(f"{what} runs on torch, which is not installed", hint="pip install 'localspec[torch]'")
 
 
 def _medusa(folder: Path, target: ForTarget, place: Place, shape: Shape) -> Drafter:
@@ -126,11 +126,12 @@ def _pard(checkpoint: Checkpoint, folder: Path, target: ForTarget, place: Place)
     return ParallelModel(draft, pairing, mask)
 
 
-def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: ForTarget, scored: Scored) -> Made:
+def _eagle(
+    kind: str, checkpoint: Checkpoint, options: ModelOptions, target: ForTarget, scored: Scored, place: Place
+) -> Made:
     from localspec.backends.torch.eagle_weights import TargetShape, read_eagle
     from localspec.backends.torch.ends import ends_of
     from localspec.backends.torch.head import TorchHead
-    from localspec.backends.torch.place import Place
     from localspec.backends.torch.token_map import frequent
 
     name, vocab = options.path.name, target.vocab
@@ -143,15 +144,7 @@ def _eagle(kind: str, checkpoint: Checkpoint, options: ModelOptions, target: For
         )
     keep = frequent(vocab, scored.n, scored.path) if scored.flag else None
     ends = ends_of(weights, target.path, vocab.n_tokens, keep, name)
-    place = Place.of(options)
-    head = TorchHead(
-        weights,
-        ends,
-        vocab,
-        n_ctx=target.n_ctx,
-        sequences=target.sequences,
-        place=place,
-    )
+    head = TorchHead(weights, ends, vocab, n_ctx=target.n_ctx, sequences=target.sequences, place=place)
     drafter = HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind)
     layers = "final norm" if kind == EAGLE else ",".join(map(str, head.layers))
     n_scored = vocab.n_tokens if ends.ids is None else len(ends.ids)

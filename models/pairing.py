@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.backends.predicting import check_predictors
-from localspec.drafters.files import DFLASH, DRAFT_MODEL, EAGLE3, MTP, type_of_file
+from localspec.drafters.files import DRAFT_MODEL, EAGLE3, IN_TORCH, MTP, type_of_file
 from localspec.errors import ModelError, UsageError
 from localspec.hub.header import Header, read_header
 from localspec.hub.names import quant_of
@@ -19,8 +19,6 @@ from localspec.hub.shelf import Entry, located, parts
 from localspec.hub.vocabulary import Vocabulary
 from localspec.models.drafters import Drafter, known
 
-#: Types of checkpoints that llama.cpp's script makes GGUF files of.
-CONVERTED = (EAGLE3, MTP, DFLASH)
 #: A draft model that is not so many times smaller saves nothing.
 _SMALLER = 2
 #: Who made a model stands before its name in many names of files and repositories.
@@ -183,14 +181,14 @@ def _needs(one: Drafter, types: frozenset[str]) -> Iterator[str]:
     if one.type not in types:
         yield f"a version that has --spec-type {one.type}"
     if one.format != "gguf":
-        means = "llama.cpp's convert_hf_to_gguf.py" if one.type in CONVERTED else "PyTorch"
+        means = "PyTorch" if one.type in IN_TORCH else "llama.cpp's convert_hf_to_gguf.py"
         yield f"{means}: it is a Hugging Face checkpoint, not GGUF"
     if one.gated:
         yield "an account that accepted its terms (HF_TOKEN)"
 
 
 def _command(one: Drafter, target: Target) -> str:
-    if one.format != "gguf":
+    if one.format != "gguf" and one.type not in IN_TORCH:
         return ""
     if one.own:
         return f"localspec chat -hf {one.repo} --spec-type {one.type}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,20 @@ from localspec.cli.diagnostics import note
 from localspec.cli.output import Output
 from localspec.cli.session import files_here
 from localspec.cli.training import Telling
-from localspec.errors import ExitCode, ModelError, UsageError
+from localspec.errors import ExitCode, UsageError
 from localspec.models.demo import demo_model
 from localspec.options import Values
 from localspec.options.tables.train import MINUTES
 from localspec.tools.prompts import read_prompts
+from localspec.torch_drafters import require_torch
 
 if TYPE_CHECKING:
     from localspec.train.drive import Job, Trained
     from localspec.train.inputs import Wish
     from localspec.train.kinds import Kind
+
+#: Where texts come from, each instead of the others: flag → option.
+_TEXTS = {"--prompts": "prompts", "--corpus": "corpus", "--from-log": "from_log"}
 
 
 def eagle3(values: Values) -> int:
@@ -31,23 +34,18 @@ def eagle3(values: Values) -> int:
     Raises:
         LocalspecError: PyTorch is missing, the target or a text cannot be read, or the work folder is another's.
     """
-    _need_torch()
+    require_torch("localspec train")
     from localspec.train.kinds import HeadKind
 
-    return _train(values, HeadKind(values["guessable"], values["form"], _path(values["origin"])))
+    return _train(values, HeadKind(values["guessable"], values["outtype"], _path(values["origin"])))
 
 
 def draft(values: Values) -> int:
     """As `eagle3`, a small model."""
-    _need_torch()
+    require_torch("localspec train")
     from localspec.train.kinds import SmallKind
 
-    return _train(values, SmallKind(values["width"], values["depth"], values["form"], _path(values["origin"])))
-
-
-def _need_torch() -> None:
-    if find_spec("torch") is None:
-        raise ModelError("training needs PyTorch, which is not installed", hint="pip install 'localspec[torch]'")
+    return _train(values, SmallKind(values["width"], values["depth"], values["outtype"], _path(values["origin"])))
 
 
 def _train(values: Values, kind: Kind) -> int:
@@ -71,7 +69,7 @@ def _train(values: Values, kind: Kind) -> int:
 def _job(values: Values, kind: Kind, target: Path) -> Job:
     from localspec.train.drive import Job
 
-    out, minutes, tokens = Path(values["drafter"]), values["minutes"], values["train_tokens"]
+    out, minutes, tokens = Path(values["output_file"]), values["minutes"], values["train_tokens"]
     if not out.parent.is_dir():
         raise UsageError(f"{out.parent} is no folder to write to", hint="Check -o.")
     if minutes is None and tokens is None:
@@ -83,8 +81,8 @@ def _job(values: Values, kind: Kind, target: Path) -> Job:
         work=_path(values["work"]) or out.with_suffix(".train"),
         seconds=None if minutes is None else 60 * minutes,
         tokens=tokens,
-        seed=values["train_seed"],
-        threads=values["train_threads"],
+        seed=values["seed"],
+        threads=values["threads"],
         hub=_path(values["hub_form"]),
     )
 
@@ -98,9 +96,6 @@ def _wish(values: Values) -> Wish:
     prompts = values["prompts"]
     questions = () if prompts is None else tuple(one.messages for one in read_prompts(Path(prompts)))
     return Wish(questions, _path(values["corpus"]), _path(values["from_log"]))
-
-
-_TEXTS = {"--prompts": "prompts", "--corpus": "corpus", "--from-log": "from_log"}
 
 
 def _path(value: str | None) -> Path | None:

@@ -16,6 +16,8 @@ HEADS: Mapping[str, str] = {"eagle3": EAGLE3, "dflash": DFLASH}
 SHARING = frozenset({"gemma4-assistant"})
 #: What only the config.json of a folder from the hub says → its type.
 BY_CONFIG: Mapping[str, str] = {"medusa_num_heads": MEDUSA, "hydra_num_heads": HYDRA, "pard_token": PARD}
+#: Those that torch runs from a folder of the hub.
+IN_TORCH = (EAGLE, EAGLE3, *BY_CONFIG.values())
 #: Those that read what comes out of the target's final norm.
 NORMED_TYPES = (EAGLE, MEDUSA, HYDRA)
 #: Those that need a file or a folder of their own; a `MTP` may have one.

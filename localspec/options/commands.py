@@ -18,6 +18,7 @@ from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_O
 from localspec.options.tables.tools import (
     BENCH_OPTIONS,
     BENCH_TOKENS,
+    OUTPUT_FILE,
     TOP_OPTIONS,
     TUNE_OPTIONS,
     TUNE_TOKENS,
@@ -25,7 +26,7 @@ from localspec.options.tables.tools import (
     VERIFY_TOKENS,
     for_tools,
 )
-from localspec.options.tables.train import DRAFT_TRAIN_OPTIONS, HEAD_TRAIN_OPTIONS, TRAIN_OPTIONS
+from localspec.options.tables.train import DRAFT_TRAIN_OPTIONS, HEAD_TRAIN_OPTIONS, OUTTYPE, TRAIN_OPTIONS
 
 #: Which models, and who guesses.
 _LOADING_OPTIONS = (*CHAT_TEMPLATE_OPTIONS, *MODEL_OPTIONS, *HUB_OPTIONS, *SPEC_OPTIONS, *NGRAM_OPTIONS)
@@ -308,18 +309,8 @@ MODELS = (
         (
             _argument("folder", "FOLDER", "config.json and weights: official, SpecForge's or speculators' form."),
             replace(_TARGET, help="The head's target, whose tokenizer goes into the file; not given = demo."),
-            Option("output_file", ("-o", "--output-file"), str, None, "File to write.", SHELF, "FILE", key=False),
-            Option(
-                "outtype",
-                ("--outtype",),
-                str,
-                "f16",
-                "Type of its matrices.",
-                SHELF,
-                "TYPE",
-                choices=("f32", "f16", "bf16", "q8_0"),
-                key=False,
-            ),
+            replace(OUTPUT_FILE, group=SHELF),
+            replace(OUTTYPE, default="f16", group=SHELF),
             *CONFIG_OPTIONS,
         ),
         (
@@ -334,7 +325,7 @@ MODELS = (
 )
 _TRAINS = (
     replace(_JSON, help="One JSON object on standard output: what came of it, and the learning curve."),
-    *(replace(one, help="Target to learn from; not given = demo.") for one in MODEL_OPTIONS if one.name == "model"),
+    replace(_TARGET, help="Target to learn from; not given = demo."),
     *CONFIG_OPTIONS,
 )
 _TRAINING = (

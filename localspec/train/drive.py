@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,18 +23,21 @@ from localspec.train.notes import Notes
 from localspec.train.run import Point, Run
 from localspec.train.sources import Desk, Source
 from localspec.train.texts import HELD, PART, Texts
+from localspec.train.whole import whole
 from localspec.train.work import Work
 
 #: How often a text is learned from before there is a new one: writing and reading take as long as some passes.
 _PASSES = 3
 #: A run is saved after so many seconds, and measured after so many tokens, or a share more than the last time.
 _SAVED, _MEASURED, _MEASURED_SHARE = 30.0, 25_000, 0.1
+#: Of every drafter, for its metadata.
+_LICENCE = "that of the target, whose words it learned from"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to train. It ends after ``seconds``, or ``tokens`` learned from, of all its runs together; ``threads`` 0 are
-    as many as there are cores."""
+    """What to train. It ends after ``seconds``, or ``tokens`` learned from, of all its runs together; ``threads`` below
+    1 are as many as there are cores."""
 
     kind: Kind
     target: Path
@@ -44,9 +46,8 @@ class Job:
     seconds: float | None
     tokens: int | None
     seed: int = 0
-    threads: int = 0
+    threads: int = -1
     hub: Path | None = None
-    licence: str = "that of the target, whose words it learned from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,9 @@ def drive(job: Job, source: Source, told: Told) -> Trained:
     Raises:
         LocalspecError: the target cannot be read, or the work folder belongs to another training.
     """
-    torch.set_num_threads(job.threads or core_count())
+    torch.set_num_threads(job.threads if job.threads > 0 else core_count())
     with told.phase(f"loading {job.target.name}", None):
-        target = TorchLlama(job.target)
+        target = TorchLlama.of_file(job.target)
     work = Work(job.work)
     # What is kept is worth nothing for another target, another kind or other chances.
     work.claim({"target": fingerprint(job.target), "seed": job.seed, **job.kind.about()})
@@ -248,11 +249,9 @@ class _Shift:
             "acceptance": f"{measured} (chains of {CHAIN} on texts held out)",
             "date": date.today().isoformat(),
         }
-        return {"general.license": self._job.licence} | {f"localspec.train.{key}": text for key, text in found.items()}
+        return {"general.license": _LICENCE} | {f"localspec.train.{key}": text for key, text in found.items()}
 
 
 def _keep(path: Path, text: NDArray[np.int32]) -> None:
-    part = path.with_suffix(".tmp")
-    with part.open("wb") as file:
+    with whole(path) as part, part.open("wb") as file:
         np.save(file, text)
-    os.replace(part, path)

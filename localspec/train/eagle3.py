@@ -7,60 +7,41 @@ time. In round k row t holds token t + 1 + k; it sees the text's rows up to t, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from localspec.backends.torch.llama import Shape, TorchLlama, norm, rope, rotated
+from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape, usual_layers
+from localspec.backends.torch.llama import Shape, TorchLlama, norm
+from localspec.backends.torch.rope import cos_and_sin, rotated
+
+_BLOCK = "blk.0."
+#: Parts around the layer; all others are in it.
+_OUTSIDE = ("fc", "output_norm", "output")
 
 
-def layers_read(target: Shape) -> tuple[int, int, int]:
-    """The layers whose inputs a head reads: near the target's start, in its middle and near its end."""
-    last = target.layers - 1
-    return (min(2, last), target.layers // 2, max(target.layers - 3, 0))
-
-
-@dataclass(frozen=True, slots=True)
-class HeadShape:
-    """Sizes of a head: ``layers`` of the target it reads, and ``ids`` it can guess, ascending."""
-
-    layers: tuple[int, int, int]
-    ids: tuple[int, ...]
-    heads: int
-    kv_heads: int
-    each: int
-    width: int
-    inner: int
-    eps: float
-    rope_base: float
-
-    @classmethod
-    def fitting(cls, target: Shape, ids: Sequence[int]) -> HeadShape:
-        """As wide as the target, reading it near its start, in its middle and near its end."""
-        return cls(
-            layers=layers_read(target),
-            ids=tuple(ids),
-            heads=target.heads,
-            kv_heads=target.kv_heads,
-            each=target.each,
-            width=target.width,
-            inner=target.inner,
-            eps=target.eps,
-            rope_base=target.rope_base,
-        )
+def layers_read(target: Shape) -> tuple[int, ...]:
+    """The usual layers, as far as a small target has them."""
+    return tuple(min(max(layer, 0), target.layers - 1) for layer in usual_layers(target.layers))
 
 
 class Eagle3(nn.Module):
-    """The weights, named as in a GGUF file."""
+    """The weights, named as in a GGUF file.
 
-    def __init__(self, shape: HeadShape, target_width: int) -> None:
+    Args:
+        reads: the target's layers whose inputs it reads.
+        ids: the tokens that it can guess, ascending.
+    """
+
+    def __init__(self, shape: HeadShape, target_width: int, reads: Sequence[int], ids: Sequence[int]) -> None:
         super().__init__()
-        self.shape = shape
+        self.shape, self.target_width = shape, target_width
+        self.reads, self.ids = tuple(reads), tuple(ids)
         width, q, kv = shape.width, shape.heads * shape.each, shape.kv_heads * shape.each
-        self.fc = _linear(3 * target_width, width)
+        self.fc = _linear(len(self.reads) * target_width, width)
         self.attn_norm = nn.Parameter(torch.ones(width))
         self.attn_norm_2 = nn.Parameter(torch.ones(width))
         self.attn_q = _linear(2 * width, q)
@@ -72,7 +53,40 @@ class Eagle3(nn.Module):
         self.ffn_up = _linear(width, shape.inner)
         self.ffn_down = _linear(shape.inner, width)
         self.output_norm = nn.Parameter(torch.ones(width))
-        self.output = _linear(width, len(shape.ids))
+        self.output = _linear(width, len(self.ids))
+
+    @classmethod
+    def fitting(cls, target: Shape, ids: Sequence[int]) -> Eagle3:
+        """A fresh one as wide as the target, reading its usual layers."""
+        return cls(HeadShape.like(target, layers=1), target.width, layers_read(target), ids)
+
+    @classmethod
+    def of(cls, head: EagleWeights) -> Eagle3:
+        """One that was trained before.
+
+        Raises:
+            ValueError: it has other parts.
+        """
+        if head.ids is None or not head.is_third or head.norm_before_residual or head.shape.factors is not None:
+            raise ValueError("another form")
+        one = cls(head.shape, head.target_width, head.reads, head.ids.tolist())
+        named = {_short(key): weight for key, weight in head.weights.items()}
+        sizes = {name: weight.shape for name, weight in one.state_dict().items()}
+        if {name: weight.shape for name, weight in named.items()} != sizes:
+            raise ValueError("other weights")
+        one.load_state_dict(named)
+        return one
+
+    def trained(self, weights: Mapping[str, Tensor]) -> EagleWeights:
+        """``weights``, named as its own, as a head."""
+        return EagleWeights(
+            shape=self.shape,
+            weights={f"{name if name in _OUTSIDE else _BLOCK + name}.weight": one for name, one in weights.items()},
+            reads=self.reads,
+            target_width=self.target_width,
+            n_ctx_train=0,
+            ids=np.array(self.ids, np.int64),
+        )
 
     @torch.no_grad()
     def begin_from(self, target: TorchLlama) -> None:
@@ -87,7 +101,7 @@ class Eagle3(nn.Module):
             getattr(self, name).copy_(target.block(last, name))
         self.attn_norm_2.copy_(target.block(last, "attn_norm"))
         self.output_norm.copy_(target.weights["output_norm.weight"])
-        self.output.copy_(target.unembedding[list(self.shape.ids)])
+        self.output.copy_(target.unembedding[list(self.ids)])
         self.fc.normal_(0, 0.02 / width**0.5)
         self.fc[:, 2 * width :] += torch.eye(width)
 
@@ -123,7 +137,7 @@ class Eagle3(nn.Module):
     ) -> Tensor:
         shape, (texts, n, _) = self.shape, state.shape
         read = torch.cat((norm(embedded, self.attn_norm, shape.eps), norm(state, self.attn_norm_2, shape.eps)), dim=-1)
-        turn = rope(at + k, shape.each, shape.rope_base)
+        turn = cos_and_sin(at + k, shape.turns)
         q = rotated((read @ self.attn_q.T).view(texts, n, shape.heads, shape.each).transpose(1, 2), turn)
         key = rotated((read @ self.attn_k.T).view(texts, n, shape.kv_heads, shape.each).transpose(1, 2), turn)
         value = (read @ self.attn_v.T).view(texts, n, shape.kv_heads, shape.each).transpose(1, 2)
@@ -151,3 +165,8 @@ class Eagle3(nn.Module):
 
 def _linear(takes: int, gives: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(gives, takes) / takes**0.5)
+
+
+def _short(key: str) -> str:
+    """The name of a part of a head here."""
+    return key.removesuffix(".weight").removeprefix(_BLOCK)

@@ -23,7 +23,7 @@ class HeadLearner:
 
     def __init__(self, head: Eagle3, target: TorchLlama) -> None:
         self.module, self._embedding = head, target.embedding
-        self._ids = torch.tensor(head.shape.ids)
+        self._ids = torch.tensor(head.ids)
         self._places = torch.full((target.shape.n_vocab,), -1)
         self._places[self._ids] = torch.arange(len(self._ids))
 

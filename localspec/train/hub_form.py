@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,74 +10,71 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from localspec.backends.torch.eagle_weights import EagleWeights
+from localspec.backends.torch.hub_names import HEAD_ENDS, HEAD_LAYER, MODEL_ENDS, MODEL_LAYER, is_turned
 from localspec.backends.torch.llama import Shape
-from localspec.train.eagle3 import HeadShape
-
-#: Names of a decoder layer: in a GGUF file, and on the hub.
-_LAYER = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_HEAD_LAYER = {
-    **_LAYER,
-    "attn_norm": "input_layernorm",
-    "attn_norm_2": "hidden_norm",
-    "ffn_norm": "post_attention_layernorm",
-}
-_MODEL_LAYER = {**_LAYER, "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+from localspec.backends.torch.rope import halved
+from localspec.backends.torch.sizes import Sizes
+from localspec.train.whole import whole
 
 
-def write_hub_head(folder: Path, shape: HeadShape, weights: Mapping[str, Tensor], n_vocab: int) -> None:
-    """The head as EAGLE-3's authors keep theirs: ``config.json`` and ``model.safetensors``."""
-    named = {f"midlayer.{_HEAD_LAYER[name]}.weight": weights[name] for name in _HEAD_LAYER}
-    _turn_halves(named, "midlayer.", shape.heads, shape.kv_heads)
-    named |= {"fc.weight": weights["fc"], "norm.weight": weights["output_norm"], "lm_head.weight": weights["output"]}
-    ids = torch.tensor(shape.ids)
+def write_hub_head(folder: Path, head: EagleWeights, n_vocab: int) -> None:
+    """The head, which scores tokens of its own choice, as EAGLE-3's authors keep theirs."""
+    assert head.ids is not None
+    named = _renamed(head.weights, {"blk.0.": "midlayer."}, HEAD_LAYER, HEAD_ENDS, head.shape.each)
+    ids = torch.from_numpy(head.ids)
     named["d2t"] = ids - torch.arange(len(ids))
     named["t2d"] = torch.zeros(n_vocab, dtype=torch.bool).index_fill(0, ids, True)
-    config = _hub_config(shape, 1, n_vocab, "LlamaForCausalLMEagle3")
+    config = _hub_config(head.shape, n_vocab, "LlamaForCausalLMEagle3")
     # Here layers are named that put a state out, in a GGUF file those that take it in.
-    given = [layer - 1 for layer in shape.layers]
+    given = [layer - 1 for layer in head.reads]
     config |= {"draft_vocab_size": len(ids), "eagle_config": {"eagle_aux_hidden_state_layer_ids": given}}
     _write_hub(folder, config, named)
 
 
 def write_hub_small(folder: Path, shape: Shape, weights: Mapping[str, Tensor]) -> None:
     """The draft model as the hub keeps llamas, without a tokenizer: that is the target's."""
-    named = {"model.embed_tokens.weight": weights["token_embd"], "model.norm.weight": weights["output_norm"]}
-    for layer in range(shape.layers):
-        before = f"model.layers.{layer}."
-        named |= {f"{before}{hub}.weight": weights[f"blk.{layer}.{name}"] for name, hub in _MODEL_LAYER.items()}
-        _turn_halves(named, before, shape.heads, shape.kv_heads)
-    _write_hub(folder, _hub_config(shape, shape.layers, shape.n_vocab, "LlamaForCausalLM"), named)
+    layers = {f"blk.{layer}.": f"model.layers.{layer}." for layer in range(shape.layers)}
+    named = _renamed(
+        {f"{name}.weight": one for name, one in weights.items()}, layers, MODEL_LAYER, MODEL_ENDS, shape.each
+    )
+    _write_hub(folder, _hub_config(shape, shape.n_vocab, "LlamaForCausalLM"), named)
 
 
-def _turn_halves(named: dict[str, Tensor], before: str, heads: int, kv_heads: int) -> None:
-    """Rows of queries and keys that RoPE turns together are neighbours in a GGUF file; on the hub they are half a head
-    apart."""
-    for key, count in ((f"{before}self_attn.q_proj.weight", heads), (f"{before}self_attn.k_proj.weight", kv_heads)):
-        weight = named[key]
-        pairs = weight.view(count, weight.shape[0] // count // 2, 2, weight.shape[1])
-        named[key] = pairs.transpose(1, 2).reshape(weight.shape)
+def _renamed(
+    weights: Mapping[str, Tensor],
+    layers: Mapping[str, str],
+    inside: Mapping[str, str],
+    outside: Mapping[str, str],
+    each: int,
+) -> dict[str, Tensor]:
+    """Weights by their names on the hub, from those of GGUF files. ``layers``: how names of a layer begin, here and
+    there."""
+    inner, outer = ({ours: theirs for theirs, ours in names.items()} for names in (inside, outside))
+    named = {}
+    for key, weight in weights.items():
+        name = key.removesuffix(".weight")
+        start = next((start for start in layers if name.startswith(start)), None)
+        if start is None:
+            named[f"{outer[name]}.weight"] = weight
+        else:
+            name = name.removeprefix(start)
+            named[f"{layers[start]}{inner[name]}.weight"] = halved(weight, each) if is_turned(name) else weight
+    return named
 
 
-def _hub_config(shape: HeadShape | Shape, layers: int, n_vocab: int, architecture: str) -> dict[str, Any]:
+def _hub_config(sizes: Sizes, n_vocab: int, architecture: str) -> dict[str, Any]:
     return {
         "architectures": [architecture],
         "model_type": "llama",
-        "hidden_size": shape.width,
-        "intermediate_size": shape.inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.each,
-        "rms_norm_eps": shape.eps,
-        "rope_theta": shape.rope_base,
+        "hidden_size": sizes.width,
+        "intermediate_size": sizes.inner,
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "num_key_value_heads": sizes.kv_heads,
+        "head_dim": sizes.each,
+        "rms_norm_eps": sizes.eps,
+        "rope_theta": sizes.rope_base,
         "hidden_act": "silu",
         "vocab_size": n_vocab,
         "tie_word_embeddings": architecture == "LlamaForCausalLM",
@@ -91,6 +87,5 @@ def _write_hub(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Te
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    part = folder / "model.safetensors.part"
-    save_file({name: weight.detach().contiguous() for name, weight in weights.items()}, part)
-    os.replace(part, folder / "model.safetensors")
+    with whole(folder / "model.safetensors") as part:
+        save_file({name: weight.detach().contiguous() for name, weight in weights.items()}, part)

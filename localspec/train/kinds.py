@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from localspec.backends.torch.llama import Shape, TorchLlama
 from localspec.errors import ModelError
-from localspec.train.eagle3 import Eagle3, HeadShape, layers_read
+from localspec.train.eagle3 import Eagle3, layers_read
 from localspec.train.export import read_head, read_small, write_head, write_small
 from localspec.train.head import HeadLearner
 from localspec.train.hub_form import write_hub_head, write_hub_small
@@ -47,7 +47,7 @@ class HeadKind:
     """EAGLE-3 heads that can guess the ``ids`` most frequent tokens; ``origin`` is one to go on from."""
 
     ids: int
-    form: str
+    outtype: str
     origin: Path | None = None
 
     def about(self) -> Mapping[str, Any]:
@@ -58,14 +58,16 @@ class HeadKind:
 
     def begin(self, target: TorchLlama, work: Work) -> HeadLearner:
         if self.origin is not None:
-            shape, weights = read_head(self.origin)
-            _check(self.origin, "reads other layers", shape.layers == layers_read(target.shape))
-            head = Eagle3(shape, target.shape.width)
-            _check(self.origin, "has another width", weights["fc"].shape == head.fc.shape)
-            head.load_state_dict(weights)
+            trained = read_head(self.origin)
+            _check(self.origin, "reads other layers", trained.reads == layers_read(target.shape))
+            _check(self.origin, "reads another width", trained.target_width == target.shape.width)
+            try:
+                head = Eagle3.of(trained)
+            except ValueError:
+                raise _unfit(self.origin, "has other parts") from None
         else:
             ids = work.remembered("ids", lambda: _frequent(work, target.shape.n_vocab, self.ids))
-            head = Eagle3(HeadShape.fitting(target.shape, ids), target.shape.width)
+            head = Eagle3.fitting(target.shape, ids)
             head.begin_from(target)
         return HeadLearner(head, target)
 
@@ -73,11 +75,11 @@ class HeadKind:
         self, path: Path, module: nn.Module, weights: Mapping[str, Tensor], target: Path, about: Mapping[str, str]
     ) -> None:
         assert isinstance(module, Eagle3)
-        write_head(path, module.shape, weights, target, form=self.form, about=about)
+        write_head(path, module.trained(weights), target, self.outtype, about)
 
     def write_hub(self, folder: Path, module: nn.Module, weights: Mapping[str, Tensor], n_vocab: int) -> None:
         assert isinstance(module, Eagle3)
-        write_hub_head(folder, module.shape, weights, n_vocab)
+        write_hub_head(folder, module.trained(weights), n_vocab)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class SmallKind:
 
     width: int
     depth: int
-    form: str
+    outtype: str
     origin: Path | None = None
 
     def about(self) -> Mapping[str, Any]:
@@ -111,7 +113,7 @@ class SmallKind:
         self, path: Path, module: nn.Module, weights: Mapping[str, Tensor], target: Path, about: Mapping[str, str]
     ) -> None:
         assert isinstance(module, Small)
-        write_small(path, module.shape, weights, target, form=self.form, about=about)
+        write_small(path, module.shape, weights, target, self.outtype, about)
 
     def write_hub(self, folder: Path, module: nn.Module, weights: Mapping[str, Tensor], n_vocab: int) -> None:
         assert isinstance(module, Small)
@@ -127,4 +129,8 @@ def _frequent(work: Work, n_vocab: int, count: int) -> list[int]:
 
 def _check(origin: Path, fault: str, fine: bool) -> None:
     if not fine:
-        raise ModelError(f"{origin.name} {fault} than this target needs", hint="Begin without --from.")
+        raise _unfit(origin, fault)
+
+
+def _unfit(origin: Path, fault: str) -> ModelError:
+    return ModelError(f"{origin.name} {fault} than this target needs", hint="Begin without --from.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from localspec.backends.torch.llama import TorchLlama
 from localspec.train.texts import Texts
+from localspec.train.whole import whole
 
 #: The target's likeliest next tokens that are kept a token. Behind them lies a share too small to learn from.
 TOP = 32
@@ -46,9 +46,8 @@ class Notes:
 
     def write(self, path: Path) -> None:
         """The file appears whole or not at all."""
-        part = path.with_suffix(".tmp")
-        torch.save(asdict(self), part)
-        os.replace(part, path)
+        with whole(path) as part:
+            torch.save(asdict(self), part)
 
     @classmethod
     def read(cls, path: Path) -> Notes:

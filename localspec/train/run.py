@@ -6,7 +6,6 @@ weights of one that was not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from localspec.train.learner import Acceptance, Learner, acceptance
 from localspec.train.muon import Muon
 from localspec.train.notes import Notes, joined
+from localspec.train.whole import whole
 
 #: Texts of a step.
 ROWS = 3
@@ -112,9 +112,8 @@ class Run:
             "optimisers": [one.state_dict() for one in self._optimisers],
             "state": self.state,
         }
-        part = self._file.with_suffix(".tmp")
-        torch.save(kept, part)
-        os.replace(part, self._file)
+        with whole(self._file) as part:
+            torch.save(kept, part)
 
     def _load(self, kept: Mapping[str, Any]) -> None:
         self.learner.module.load_state_dict(kept["weights"])

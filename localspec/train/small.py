@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from localspec.backends.torch.llama import Shape, TorchLlama, norm, rope, rotated
+from localspec.backends.torch.llama import Shape, TorchLlama
 from localspec.train.learner import CHAIN, sparse_cross_entropy
 from localspec.train.notes import Notes
 
@@ -75,22 +74,8 @@ class Small(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Hidden states behind the last norm, ``[texts, n, width]``."""
-        shape, (texts, n) = self.shape, tokens.shape
-        turn = rope(torch.arange(n), shape.each, shape.rope_base)
-        x = F.embedding(tokens, self.token_embd)
-        for one in self.blk:
-            read = norm(x, one["attn_norm"], shape.eps)
-            q, k, v = (
-                (read @ one[name].T).view(texts, n, -1, shape.each).transpose(1, 2)
-                for name in ("attn_q", "attn_k", "attn_v")
-            )
-            mixed = F.scaled_dot_product_attention(
-                rotated(q, turn), rotated(k, turn), v, is_causal=True, enable_gqa=shape.heads != shape.kv_heads
-            )
-            x = x + mixed.transpose(1, 2).reshape(texts, n, -1) @ one["attn_output"].T
-            read = norm(x, one["ffn_norm"], shape.eps)
-            x = x + (F.silu(read @ one["ffn_gate"].T) * (read @ one["ffn_up"].T)) @ one["ffn_down"].T
-        return norm(x, self.output_norm, shape.eps)
+        weights = {f"{name}.weight": one for name, one in self.named_parameters()}
+        return TorchLlama(self.shape, weights).compute(tokens).hidden
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from localspec.train.whole import whole
 
 #: Names of the parts that are trained on, and of those that only measure.
 PART, HELD = "part", "held"
@@ -22,10 +23,8 @@ class Texts:
 
     def write(self, path: Path) -> None:
         """The file appears whole or not at all."""
-        part = path.with_suffix(".tmp")
-        with part.open("wb") as file:
+        with whole(path) as part, part.open("wb") as file:
             np.savez_compressed(file, tokens=self.tokens, weight=self.weight.astype(np.float16))
-        os.replace(part, path)
 
     @classmethod
     def read(cls, path: Path) -> Texts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from localspec.backends.torch.llama import TorchLlama
 from localspec.errors import UsageError
 from localspec.train.notes import Notes, take_notes
 from localspec.train.texts import HELD, PART, Texts, parts
+from localspec.train.whole import whole
 
 #: Held-out texts that are measured at once.
 _AT_ONCE = 4
@@ -96,6 +96,5 @@ def _portions(notes: Notes) -> Iterator[Notes]:
 
 
 def _write_json(file: Path, what: Any) -> None:
-    part = file.with_suffix(".tmp")
-    part.write_text(json.dumps(what))
-    os.replace(part, file)
+    with whole(file) as part:
+        part.write_text(json.dumps(what))

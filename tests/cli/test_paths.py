@@ -40,15 +40,17 @@ ODD = {
     "quotes": 'it\'s "so" `$HOME`',
     "signs": "a,b;c=d:e*[x]{y}%s",
 }
-#: For every option that takes a path, a command that has it: ``complete`` if that has.
+#: For every option that takes a path, the first command that has it: ``complete`` if that has.
 TAKES_PATH = {
     (option.name if option.flags else f"{name} {option.metavar}"): (command, option)
-    for name, command in (*COMMANDS.items(), ("complete", COMMANDS["complete"]))
+    for name, command in (*reversed(COMMANDS.items()), ("complete", COMMANDS["complete"]))
     for option in command.options
     if option.is_file
 }
-#: Opened by the engine, or written.
-ENGINE_OPENS = ("lora", "lora_scaled", "log_file", "output_file")
+#: Of a training: opened when it begins.
+TRAINING_OPENS = ("corpus", "from_log", "origin", "work", "hub_form")
+#: Opened by the engine or a training, or written.
+OPENED_LATER = ("lora", "lora_scaled", "log_file", "output_file", "token_map", *TRAINING_OPENS)
 #: What holds no model, besides `FILES`.
 OTHERS = ("models_dir", "spec_corpus", "lookup_static", "lookup_dynamic")
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
@@ -79,6 +81,10 @@ def models(values: Values) -> Any:
     return next(path for path in found if path is not None)
 
 
+def as_given(name: str) -> Callable[[Values], Path]:
+    return lambda values: Path(values[name])
+
+
 #: What reads each of them, and what it then gives of a file `FILES` was written for; ``None``: the path itself.
 READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "file": (read_prompt, "the prompt"),
@@ -92,14 +98,16 @@ READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "lora": (lambda values: engine_options(values).target.lora[0][0], None),
     "lora_scaled": (lambda values: engine_options(values).target.lora[0][0], None),
     "log_file": (lambda values: engine_options(values).log_file, None),
-    "output_file": (lambda values: Path(values["output_file"]), None),
+    **{name: (as_given(name), None) for name in ("output_file", "token_map", *TRAINING_OPENS)},
     "spec_corpus": (lambda values: engine_options(values).by_text.corpus, None),
     "lookup_static": (lambda values: engine_options(values).by_text.lookup_static, None),
     "lookup_dynamic": (lambda values: engine_options(values).by_text.lookup_dynamic, None),
     "prompts": (lambda values: [one.text for one in read_prompts(Path(values["prompts"]))], ["the prompt"]),
     "models_dir": (lambda values: [path.name for path in models_in(Path(values["models_dir"]))], ["a.gguf"]),
-    **{f"models {name} MODEL": (lambda values: located(values["model"]), None) for name in ("info", "path", "verify")},
-    "models rm MODEL": (lambda values: located(values["model"]), None),
+    **{
+        f"models {name} MODEL": (lambda values: located(values["model"]), None)
+        for name in ("info", "pair", "path", "rm", "verify")
+    },
 }
 FILES = {
     "file": "the prompt\n",
@@ -159,7 +167,7 @@ def test_the_environment_and_files_name_it_as_well(name: str, odd: str, tmp_path
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-@pytest.mark.parametrize("name", [name for name in TAKES_PATH if name not in ENGINE_OPENS])
+@pytest.mark.parametrize("name", [name for name in TAKES_PATH if name not in OPENED_LATER])
 def test_what_is_not_there_is_one_line_with_its_name(name: str, odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command, option = TAKES_PATH[name]
     arguments = line(command, option, odd)

@@ -180,9 +180,12 @@ def test_what_is_published_by_name(client: Client) -> None:
     assert (small.name, small.needs) == ("Qwen/Qwen3-0.6B-GGUF", ())
     assert small.command == "localspec chat -m TARGET.gguf -hfd Qwen/Qwen3-0.6B-GGUF -hffd Qwen3-0.6B-Q8_0.gguf"
     by_name = {one.name: one for one in heads}
-    assert "convert_hf_to_gguf" in by_name["AngelSlim/Qwen3-8B_eagle3"].needs[0]
-    assert by_name["AngelSlim/Qwen3-8B_eagle3"].command == ""
-    assert "--spec-type draft-dflash" in by_name["z-lab/Qwen3-8B-DFlash-b16"].needs[0]
+    eagle, block = by_name["AngelSlim/Qwen3-8B_eagle3"], by_name["z-lab/Qwen3-8B-DFlash-b16"]
+    assert eagle.needs == ("PyTorch: it is a Hugging Face checkpoint, not GGUF",)
+    assert eagle.command == "localspec chat -m TARGET.gguf -hfd AngelSlim/Qwen3-8B_eagle3"
+    assert "--spec-type draft-dflash" in block.needs[0]
+    assert "convert_hf_to_gguf" in block.needs[1]
+    assert block.command == ""
     assert all(one.why.endswith("Qwen/Qwen3-8B") for one in found)
 
 
@@ -226,7 +229,7 @@ def test_pair_tells_files_first_then_what_is_published(
     assert first == f"{small} (draft-simple)"
     assert "on this machine" in why
     assert command == f"  localspec chat -m {repo} -md {small}"
-    assert "\nAngelSlim/Qwen3-8B_eagle3 (draft-eagle3)\n  made for Qwen/Qwen3-8B; published\n  needs llama.cpp's" in out
+    assert "\nAngelSlim/Qwen3-8B_eagle3 (draft-eagle3)\n  made for Qwen/Qwen3-8B; published\n  needs PyTorch: it" in out
     assert run(models.pair, model=repo, models_dir=str(folder), json=True) == ExitCode.OK
     partners = json.loads(capsys.readouterr().out)["partners"]
     assert partners[0]["path"] == str(small)

@@ -28,7 +28,8 @@ from localspec.torch_drafters import ForTarget, torch_drafter
 from localspec.types import GenerationRequest
 from tests.real.support import GREEDY, PLAIN, TREE, answer, exact_options, opened
 from tests.support.gguf_files import TinyModel, TokenizerKeys
-from tests.support.hub_eagle import Llama3, TinyEagle
+from tests.support.hub_eagle import TinyEagle
+from tests.support.plain_layers import LLAMA3
 
 N = 49152
 TARGET = TinyModel(layers=8, width=64, seed=3)
@@ -40,7 +41,7 @@ HEADS = {
     "speculators": replace(
         HEAD, layout="speculators", reads=(1, 3, 7), embeds=True, norm_before_residual=True, width=96, seed=2
     ),
-    "scaled positions": replace(HEAD, rope=tuple(Llama3.items()), norm_before_fc=True, guessable=None, seed=4),
+    "scaled positions": replace(HEAD, rope=tuple(LLAMA3.items()), norm_before_fc=True, guessable=None, seed=4),
 }
 ROUNDING, LONG = 1e-3, 120
 

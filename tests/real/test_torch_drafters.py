@@ -11,11 +11,10 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
-import torch
 
 from localspec import torch_drafters
 from localspec.backends.base import NORMED, Work
-from localspec.backends.torch.llama import Shape, TorchLlama
+from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.target import TorchTarget
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -170,10 +169,8 @@ def test_heads_read_the_state_before_the_pending_token(folder: Path) -> None:
 
 def test_a_torch_decoder_computes_what_llama_cpp_does(folder: Path) -> None:
     path, tree = folder / "target.gguf", TokenTree.grown((504, 9, 10, 11), (-1, 0, 0, 2), (1.0,) * 4, ("",) * 4)
-    layers, width = (NORMED, 1), TARGET.width
-    model = TorchLlama.__new__(TorchLlama)  # reading so large a vocabulary takes seconds
-    shape = Shape(TARGET.layers, width, 2, 2, width // 2, 2 * width, N, 1e-5, 10000.0)
-    model._set_up(shape, {name: torch.from_numpy(weights) for name, weights in TARGET.tensors(N).items()})
+    layers = (NORMED, 1)
+    model = TorchLlama.of_file(path)
     with opened(path, normed=True) as theirs:
         ours = TorchTarget(model, theirs.vocab, n_ctx=64)
         found = []

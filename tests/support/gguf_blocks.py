@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
-from tests.support.gguf_files import TinyModel, TokenizerKeys
+from tests.support.gguf_files import TinyModel, TokenizerKeys, describe_decoder, write_gguf
 from tests.support.plain_layers import Array, attended, gated, halves_turned, norm
+from tests.support.random_weights import matrix as random_matrix
+from tests.support.random_weights import scales as random_scales
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,7 @@ class TinyBlock:
     @cached_property
     def tensors(self) -> dict[str, Array]:
         rng = np.random.default_rng(self.seed)
-
-        def matrix(rows: int, columns: int) -> Array:
-            return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
-
-        def scales(n: int) -> Array:
-            return 1 + rng.standard_normal(n, np.float32) / np.float32(5)
-
+        matrix, scales = partial(random_matrix, rng), partial(random_scales, rng)
         width, each = self.width, self.width // self.heads
         n_guessable = len(self.guessable or range(self.n_vocab))
         tensors = {
@@ -111,18 +109,15 @@ class TinyBlock:
         return tensors
 
     def write(self, path: Path, tokenizer: TokenizerKeys) -> Path:
-        writer = gguf.GGUFWriter(path, "dflash")
-        writer.add_name("tiny random block drafter")
-        writer.add_context_length(self.n_ctx)
-        writer.add_embedding_length(self.width)
-        writer.add_block_count(self.depth)
-        writer.add_vocab_size(self.n_vocab)
-        writer.add_layer_norm_rms_eps(1e-5)
-        writer.add_head_count(self.heads)
-        writer.add_head_count_kv(self.kv_heads)
-        writer.add_rope_dimension_count(self.width // self.heads)
-        writer.add_rope_freq_base(10000.0)
-        writer.add_feed_forward_length(2 * self.width)
+        tensors: dict[str, NDArray[Any]] = dict(self.tensors)
+        if self.borrows is not None:
+            del tensors["token_embd.weight"], tensors["output.weight"]
+        if self.guessable is not None:
+            tensors["d2t"] = np.array(self.guessable, np.int64)
+        return write_gguf(path, "dflash", tokenizer, tensors, self._describe)
+
+    def _describe(self, writer: Any) -> None:
+        describe_decoder(writer, "tiny random block drafter", self, self.depth)
         writer.add_uint32("dflash.block_size", self.size)
         writer.add_key_value(
             "dflash.target_layers", list(self.layers), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT32
@@ -131,23 +126,11 @@ class TinyBlock:
             writer.add_bool("dflash.sample_from_anchor", self.from_anchor)
         if self.mask is not None:
             writer.add_mask_token_id(self.mask)
-        for name, (value, kind, element) in tokenizer.keys.items():
-            writer.add_key_value(name, value, kind, sub_type=element)
         if self.candidates:
             writer.add_uint32("dflash.selector_top_k", self.candidates)
             writer.add_uint32("dflash.selector_rank", self.selector_rank)
             writer.add_uint32("dflash.conv_kernel_size", self.conv_kernel)
             writer.add_uint32("dflash.conv_group_size", self.conv_group)
-        for name, weights in self.tensors.items():
-            if self.borrows is None or name not in ("token_embd.weight", "output.weight"):
-                writer.add_tensor(name, weights)
-        if self.guessable is not None:
-            writer.add_tensor("d2t", np.array(self.guessable, np.int64))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path
 
     def rows(self, features: Array, pending: int, n: int) -> tuple[Array, Array]:
         """Scores ``[n, n_vocab]`` and confidence ``[n]`` of a block of ``n`` tokens behind a text, from the target's

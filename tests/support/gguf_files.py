@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import gguf
 import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.gguf_keys import read_keys
+from tests.support.random_weights import matrix as random_matrix
 
 Architecture = Literal["llama", "mamba"]
 Damage = Literal[
@@ -68,6 +70,57 @@ class TokenizerKeys:
         return tokens
 
 
+def write_gguf(
+    path: Path,
+    architecture: str,
+    tokenizer: TokenizerKeys,
+    tensors: Mapping[str, NDArray[Any]],
+    describe: Callable[[Any], None],
+) -> Path:
+    """Writes a file whose metadata ``describe`` adds to a writer, and returns its path."""
+    writer = gguf.GGUFWriter(path, architecture)
+    describe(writer)
+    for name, (value, kind, element) in tokenizer.keys.items():
+        writer.add_key_value(name, value, kind, sub_type=element)
+    for name, weights in tensors.items():
+        writer.add_tensor(name, weights)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+class Decoder(Protocol):
+    """Sizes of a drafter."""
+
+    @property
+    def n_ctx(self) -> int: ...
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def kv_heads(self) -> int: ...
+
+
+def describe_decoder(writer: Any, name: str, of: Decoder, layers: int) -> None:
+    """The metadata that all drafters have."""
+    writer.add_name(name)
+    writer.add_context_length(of.n_ctx)
+    writer.add_embedding_length(of.width)
+    writer.add_block_count(layers)
+    writer.add_vocab_size(of.n_vocab)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_head_count(of.heads)
+    writer.add_head_count_kv(of.kv_heads)
+    writer.add_rope_dimension_count(of.width // of.heads)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_feed_forward_length(2 * of.width)
+
+
 @dataclass(frozen=True)
 class TinyModel:
     """What to write: a random model in F32, a few megabytes, whose guesses are as good as any.
@@ -98,23 +151,17 @@ class TinyModel:
     def write(self, path: Path, tokenizer: TokenizerKeys) -> Path:
         """Writes the file and returns its path."""
         keys = self._tokenizer(tokenizer)
-        writer = gguf.GGUFWriter(path, self.architecture)
-        writer.add_name(f"tiny random {self.architecture}")
-        writer.add_context_length(self.n_ctx)
-        writer.add_embedding_length(self.width)
-        writer.add_block_count(self.layers)
-        writer.add_vocab_size(len(keys.tokens))
-        writer.add_layer_norm_rms_eps(1e-5)
-        (self._llama_keys if self.architecture == "llama" else self._mamba_keys)(writer)
-        for name, (value, kind, element) in keys.keys.items():
-            writer.add_key_value(name, value, kind, sub_type=element)
-        for name, weights in self.tensors(len(keys.tokens)).items():
-            writer.add_tensor(name, weights)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path
+
+        def describe(writer: Any) -> None:
+            writer.add_name(f"tiny random {self.architecture}")
+            writer.add_context_length(self.n_ctx)
+            writer.add_embedding_length(self.width)
+            writer.add_block_count(self.layers)
+            writer.add_vocab_size(len(keys.tokens))
+            writer.add_layer_norm_rms_eps(1e-5)
+            (self._llama_keys if self.architecture == "llama" else self._mamba_keys)(writer)
+
+        return write_gguf(path, self.architecture, keys, self.tensors(len(keys.tokens)), describe)
 
     def _tokenizer(self, keys: TokenizerKeys) -> TokenizerKeys:
         tokens, types = list(keys.tokens), list(keys.keys[_TYPES][0])
@@ -147,11 +194,7 @@ class TinyModel:
     def tensors(self, n_vocab: int) -> dict[str, NDArray[np.float32]]:
         """The weights, by name."""
         rng = np.random.default_rng(self.seed)
-
-        def matrix(rows: int, columns: int) -> NDArray[np.float32]:
-            return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
-
-        width = self.width
+        matrix, width = partial(random_matrix, rng), self.width
         norm = np.full(width, np.nan if self.nan else 1.0, np.float32)
         tensors = {
             "token_embd.weight": matrix(n_vocab, width) * np.float32(np.sqrt(width)),

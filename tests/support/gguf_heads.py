@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 
-from tests.support.gguf_files import TokenizerKeys
+from tests.support.gguf_files import TokenizerKeys, describe_decoder, write_gguf
 from tests.support.plain_layers import Array, ancestry, attended, gated, norm, pairs_turned
+from tests.support.random_weights import matrix as random_matrix
+from tests.support.random_weights import scales as random_scales
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,7 @@ class TinyHead:
     @cached_property
     def tensors(self) -> dict[str, Array]:
         rng = np.random.default_rng(self.seed)
-
-        def matrix(rows: int, columns: int) -> Array:
-            return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
-
-        def scales() -> Array:
-            return 1 + rng.standard_normal(self.width, np.float32) / np.float32(5)
-
+        matrix, scales = partial(random_matrix, rng), partial(random_scales, rng, self.width)
         width, each = self.width, self.width // self.heads
         return {
             "fc.weight": matrix(width, 3 * self.target_width),
@@ -64,34 +61,16 @@ class TinyHead:
         }
 
     def write(self, path: Path, tokenizer: TokenizerKeys) -> Path:
-        writer = gguf.GGUFWriter(path, "eagle3")
-        writer.add_name("tiny random head")
-        writer.add_context_length(self.n_ctx)
-        writer.add_embedding_length(self.width)
-        writer.add_block_count(1)
-        writer.add_vocab_size(self.n_vocab)
-        writer.add_layer_norm_rms_eps(1e-5)
-        writer.add_head_count(self.heads)
-        writer.add_head_count_kv(self.kv_heads)
-        writer.add_rope_dimension_count(self.width // self.heads)
-        writer.add_rope_freq_base(10000.0)
-        writer.add_feed_forward_length(2 * self.width)
-        writer.add_key_value(
-            "eagle3.target_layers", list(self.layers), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT32
-        )
-        writer.add_uint32("eagle3.target_hidden_size", self.target_width)
-        writer.add_bool("eagle3.norm_before_residual", self.norm_before_residual)
-        for name, (value, kind, element) in tokenizer.keys.items():
-            writer.add_key_value(name, value, kind, sub_type=element)
-        for name, weights in self.tensors.items():
-            writer.add_tensor(name, weights)
-        if self.guessable is not None:
-            writer.add_tensor("d2t", np.array(self.guessable, np.int64))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path
+        def describe(writer: Any) -> None:
+            describe_decoder(writer, "tiny random head", self, 1)
+            writer.add_key_value(
+                "eagle3.target_layers", list(self.layers), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT32
+            )
+            writer.add_uint32("eagle3.target_hidden_size", self.target_width)
+            writer.add_bool("eagle3.norm_before_residual", self.norm_before_residual)
+
+        ids = {} if self.guessable is None else {"d2t": np.array(self.guessable, np.int64)}
+        return write_gguf(path, "eagle3", tokenizer, {**self.tensors, **ids}, describe)
 
     def encode(self, features: Array) -> Array:
         """States ``[n, width]`` from features ``[n, 3 · target_width]``."""

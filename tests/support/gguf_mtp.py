@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
-import gguf
 import numpy as np
 
-from tests.support.gguf_files import TokenizerKeys
+from tests.support.gguf_files import TokenizerKeys, describe_decoder, write_gguf
 from tests.support.plain_layers import Array, ancestry, attended, gated, halves_turned, norm
+from tests.support.random_weights import matrix as random_matrix
+from tests.support.random_weights import scales as random_scales
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,7 @@ class TinyMtp:
     @cached_property
     def tensors(self) -> dict[str, Array]:
         rng = np.random.default_rng(self.seed)
-
-        def matrix(rows: int, columns: int) -> Array:
-            return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
-
-        def scales() -> Array:
-            return 1 + rng.standard_normal(self.width, np.float32) / np.float32(5)
-
+        matrix, scales = partial(random_matrix, rng), partial(random_scales, rng, self.width)
         width, each = self.width, self.width // self.heads
         tensors = {
             "token_embd.weight": matrix(self.n_vocab, width) * np.float32(np.sqrt(width)),
@@ -75,34 +71,18 @@ class TinyMtp:
         return tensors
 
     def write(self, path: Path, tokenizer: TokenizerKeys) -> Path:
-        writer = gguf.GGUFWriter(path, self.architecture)
-        writer.add_name("tiny random predictor")
-        writer.add_context_length(self.n_ctx)
-        writer.add_embedding_length(self.width)
-        writer.add_block_count(self.layers + self.predictors)
-        writer.add_nextn_predict_layers(self.predictors)
-        writer.add_vocab_size(self.n_vocab)
-        writer.add_layer_norm_rms_eps(1e-5)
-        writer.add_head_count(self.heads)
-        writer.add_head_count_kv(self.kv_heads)
-        writer.add_rope_dimension_count(self.width // self.heads)
-        writer.add_rope_freq_base(10000.0)
-        writer.add_float32(f"{self.architecture}.rope.freq_base_swa", 10000.0)
-        writer.add_feed_forward_length(2 * self.width)
-        writer.add_expert_feed_forward_length(self.width)  # of no experts, but asked for
-        # Wider than any text of a test: some layer must have a window.
-        writer.add_sliding_window(1024)
-        writer.add_sliding_window_pattern([layer >= self.layers for layer in range(self.layers + self.predictors)])
-        for name, (value, kind, element) in tokenizer.keys.items():
-            writer.add_key_value(name, value, kind, sub_type=element)
-        for name, weights in self.tensors.items():
-            if not name.startswith(self.leaves_out):
-                writer.add_tensor(name, weights)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path
+        def describe(writer: Any) -> None:
+            layers = self.layers + self.predictors
+            describe_decoder(writer, "tiny random predictor", self, layers)
+            writer.add_nextn_predict_layers(self.predictors)
+            writer.add_float32(f"{self.architecture}.rope.freq_base_swa", 10000.0)
+            writer.add_expert_feed_forward_length(self.width)  # of no experts, but asked for
+            # Wider than any text of a test: some layer must have a window.
+            writer.add_sliding_window(1024)
+            writer.add_sliding_window_pattern([layer >= self.layers for layer in range(layers)])
+
+        kept = {name: weights for name, weights in self.tensors.items() if not name.startswith(self.leaves_out)}
+        return write_gguf(path, self.architecture, tokenizer, kept, describe)
 
     def carried(
         self, tokens: Sequence[int], states: Array, parents: Sequence[int] | None = None, *, predictor: int = 0

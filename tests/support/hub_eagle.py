@@ -11,18 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.support.hub_folders import matrix, silu, write_folder
+from tests.support.hub_folders import write_folder
+from tests.support.plain_layers import Array, norm, silu, slowed
+from tests.support.random_weights import matrix, scales
 
-Array = NDArray[np.float32]
 Kind = Literal["eagle", "eagle3"]
 Layout = Literal["official", "specforge", "speculators"]
-Llama3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
 
 
 @dataclass(frozen=True)
@@ -68,10 +62,6 @@ class TinyEagle:
         """By the official names."""
         rng = np.random.default_rng(self.seed)
         width, each = self.width, self.width // self.heads
-
-        def norm(size: int) -> Array:
-            return 1 + rng.standard_normal(size, np.float32) / np.float32(5)
-
         reads = 2 * width if self.is_third else width
         layer = "midlayer." if self.is_third else "layers.0."
         tensors = {
@@ -80,16 +70,16 @@ class TinyEagle:
             f"{layer}self_attn.k_proj.weight": matrix(rng, self.kv_heads * each, reads),
             f"{layer}self_attn.v_proj.weight": matrix(rng, self.kv_heads * each, reads),
             f"{layer}self_attn.o_proj.weight": matrix(rng, width, width),
-            f"{layer}post_attention_layernorm.weight": norm(width),
+            f"{layer}post_attention_layernorm.weight": scales(rng, width),
             f"{layer}mlp.gate_proj.weight": matrix(rng, 2 * width, width),
             f"{layer}mlp.up_proj.weight": matrix(rng, 2 * width, width),
             f"{layer}mlp.down_proj.weight": matrix(rng, width, 2 * width),
         }
         if self.is_third:
-            tensors |= {f"{layer}{name}.weight": norm(width) for name in ("input_layernorm", "hidden_norm")}
-            tensors["norm.weight"] = norm(width)
+            tensors |= {f"{layer}{name}.weight": scales(rng, width) for name in ("input_layernorm", "hidden_norm")}
+            tensors["norm.weight"] = scales(rng, width)
             if self.norm_before_fc:
-                tensors["input_norm.weight"] = norm(self.n_read * self.target_width)
+                tensors["input_norm.weight"] = scales(rng, self.n_read * self.target_width)
         if self.guessable is not None:
             tensors["lm_head.weight"] = matrix(rng, len(self.guessable), width) * np.float32(3)
         if self.embeds:
@@ -150,7 +140,7 @@ class TinyEagle:
         if not self.is_third:
             return features
         if self.norm_before_fc:
-            features = _norm(features, self.tensors["input_norm.weight"])
+            features = norm(features, self.tensors["input_norm.weight"])
         states: Array = features @ self.tensors["fc.weight"].T
         return states + self.tensors.get("fc.bias", np.float32(0))
 
@@ -168,16 +158,16 @@ class TinyEagle:
         embedded = self.tensors.get("embed_tokens.weight", embedding)[list(tokens)]
         layer = "midlayer." if self.is_third else "layers.0."
         if self.is_third:
-            normed = _norm(states, self.tensors[f"{layer}hidden_norm.weight"])
-            read = np.concatenate([_norm(embedded, self.tensors[f"{layer}input_layernorm.weight"]), normed], axis=1)
+            normed = norm(states, self.tensors[f"{layer}hidden_norm.weight"])
+            read = np.concatenate([norm(embedded, self.tensors[f"{layer}input_layernorm.weight"]), normed], axis=1)
             past = normed if self.norm_before_residual else states
         else:
             read = past = self._linear("fc", np.concatenate([embedded, states], axis=1))
         x = past + self._attention(layer, read, parents)
-        inner = _norm(x, self.tensors[f"{layer}post_attention_layernorm.weight"])
+        inner = norm(x, self.tensors[f"{layer}post_attention_layernorm.weight"])
         gate = silu(self._linear(f"{layer}mlp.gate_proj", inner))
         x = x + self._linear(f"{layer}mlp.down_proj", gate * self._linear(f"{layer}mlp.up_proj", inner))
-        last = _norm(x, self.tensors["norm.weight"]) if self.is_third else x
+        last = norm(x, self.tensors["norm.weight"]) if self.is_third else x
         own = self.tensors.get("lm_head.weight")
         logits = np.full((len(tokens), self.n_vocab), -np.inf, np.float32)
         ids = list(range(self.n_vocab) if self.guessable is None else self.guessable)
@@ -211,24 +201,7 @@ class TinyEagle:
 
     def _turned(self, x: Array, position: int) -> Array:
         half = len(x) // 2
-        angles = [position * self._frequency(10000.0 ** (-2 * i / len(x))) for i in range(half)]
+        waves = [10000.0 ** (-2 * i / len(x)) for i in range(half)]
+        angles = [position * (slowed(wave, dict(self.rope)) if self.rope else wave) for wave in waves]
         cos, sin = np.cos(angles), np.sin(angles)
         return np.concatenate([x[:half] * cos - x[half:] * sin, x[half:] * cos + x[:half] * sin])
-
-    def _frequency(self, plain: float) -> float:
-        """Llama 3's rule, by wave lengths."""
-        rope = dict(self.rope)
-        if not rope:
-            return plain
-        length, room = 2 * np.pi / plain, rope["original_max_position_embeddings"]
-        if length < room / rope["high_freq_factor"]:
-            return plain
-        if length > room / rope["low_freq_factor"]:
-            return float(plain / rope["factor"])
-        smooth = (room / length - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
-        return float((1 - smooth) * plain / rope["factor"] + smooth * plain)
-
-
-def _norm(rows: Array, weight: Array) -> Array:
-    normed: Array = rows / np.sqrt((rows**2).mean(axis=1, keepdims=True) + 1e-5) * weight
-    return normed

@@ -14,10 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.gguf_files import TokenizerKeys
+from tests.support.plain_layers import LLAMA3, Array, attended, gated, halves_turned, norm, silu, slowed
+from tests.support.random_weights import matrix, scales
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 
-Array = NDArray[np.float32]
 Layout = Literal["medusa-1", "shared", "medusa-2", "vllm"]
 
 
@@ -32,15 +33,6 @@ def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
     else:
         torch.save(weights, folder / file)
     return folder
-
-
-def silu(x: Array) -> Array:
-    done: Array = x / (1 + np.exp(-x))
-    return done
-
-
-def matrix(rng: np.random.Generator, rows: int, columns: int) -> Array:
-    return rng.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
 
 
 @dataclass(frozen=True)
@@ -165,13 +157,9 @@ class TinyHub:
     @cached_property
     def tensors(self) -> dict[str, Array]:
         rng = np.random.default_rng(self.seed)
-
-        def norm(n: int) -> Array:
-            return 1 + rng.standard_normal(n, np.float32) / np.float32(5)
-
         tensors = {
             "model.embed_tokens.weight": matrix(rng, self.n_vocab, self.width) * np.float32(6),
-            "model.norm.weight": norm(self.width),
+            "model.norm.weight": scales(rng, self.width),
             "lm_head.weight": matrix(rng, self.n_vocab, self.width) * np.float32(4),
         }
         for layer in range(self.layers):
@@ -181,11 +169,11 @@ class TinyHub:
                 if self.kind == "qwen2":
                     tensors[f"{before}self_attn.{part}_proj.bias"] = rng.standard_normal(heads * self.each, np.float32)
                 if self.kind == "qwen3" and part != "v":
-                    tensors[f"{before}self_attn.{part}_norm.weight"] = norm(self.each)
+                    tensors[f"{before}self_attn.{part}_norm.weight"] = scales(rng, self.each)
             tensors |= {
                 f"{before}self_attn.o_proj.weight": matrix(rng, self.width, self.heads * self.each),
-                f"{before}input_layernorm.weight": norm(self.width),
-                f"{before}post_attention_layernorm.weight": norm(self.width),
+                f"{before}input_layernorm.weight": scales(rng, self.width),
+                f"{before}post_attention_layernorm.weight": scales(rng, self.width),
                 f"{before}mlp.gate_proj.weight": matrix(rng, 2 * self.width, self.width),
                 f"{before}mlp.up_proj.weight": matrix(rng, 2 * self.width, self.width),
                 f"{before}mlp.down_proj.weight": matrix(rng, self.width, 2 * self.width),
@@ -208,13 +196,7 @@ class TinyHub:
             "max_position_embeddings": 512,
         }
         if self.scaled:
-            config["rope_scaling"] = {
-                "rope_type": "llama3",
-                "factor": 8.0,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 64,
-            }
+            config["rope_scaling"] = dict(LLAMA3)
         return config if self.mask is None else {**config, "pard_token": self.mask}
 
     def write(self, folder: Path, tokenizer: TokenizerKeys | None = None) -> Path:
@@ -236,43 +218,24 @@ class TinyHub:
                 found = found + t.get(f"{before}self_attn.{name}_proj.bias", np.float32(0))
                 found = found.reshape(n, heads, self.each)
                 weight = t.get(f"{before}self_attn.{name}_norm.weight")
-                found = found if weight is None else self._norm(found, weight)
+                found = found if weight is None else norm(found, weight)
                 return found if name == "v" else self._turned(found)
 
-            read = self._norm(x, t[f"{before}input_layernorm.weight"])
-            query = part(read, "q", self.heads)
-            key, value = (np.repeat(part(read, name, self.kv_heads), self.heads // self.kv_heads, 1) for name in "kv")
-            scores = np.einsum("qhd,khd->hqk", query, key) / np.sqrt(self.each)
-            scores[:, ~np.tri(n, dtype=bool)] = -np.inf
-            weights = np.exp(scores - scores.max(axis=2, keepdims=True))
-            weights /= weights.sum(axis=2, keepdims=True)
-            mixed = np.einsum("hqk,khd->qhd", weights, value).reshape(n, -1)
+            read = norm(x, t[f"{before}input_layernorm.weight"])
+            query, key, value = (
+                part(read, "q", self.heads),
+                part(read, "k", self.kv_heads),
+                part(read, "v", self.kv_heads),
+            )
+            mixed = attended(query, key, value, np.tri(n, dtype=bool))
             x = x + mixed @ t[f"{before}self_attn.o_proj.weight"].T
-            read = self._norm(x, t[f"{before}post_attention_layernorm.weight"])
-            inner = silu(read @ t[f"{before}mlp.gate_proj.weight"].T) * (read @ t[f"{before}mlp.up_proj.weight"].T)
-            x = x + inner @ t[f"{before}mlp.down_proj.weight"].T
-        logits: Array = self._norm(x, t["model.norm.weight"]) @ t["lm_head.weight"].T
+            read = norm(x, t[f"{before}post_attention_layernorm.weight"])
+            x = x + gated(read, *(t[f"{before}mlp.{name}_proj.weight"] for name in ("gate", "up", "down")))
+        logits: Array = norm(x, t["model.norm.weight"]) @ t["lm_head.weight"].T
         return logits
 
-    def _norm(self, rows: Array, weight: Array) -> Array:
-        normed: Array = rows / np.sqrt((rows**2).mean(axis=-1, keepdims=True) + 1e-5) * weight
-        return normed
-
     def _turned(self, rows: Array) -> Array:
-        """RoPE over halves, as the hub has it."""
         waves = self.base ** (-np.arange(0, self.each, 2) / self.each)
         if self.scaled:
-            waves = np.array([self._slowed(wave) for wave in waves])
-        angles = np.arange(len(rows))[:, None, None] * waves
-        low, high = np.split(rows, 2, axis=-1)
-        cos, sin = np.cos(angles), np.sin(angles)
-        return np.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
-
-    def _slowed(self, wave: float) -> float:
-        length, context = 2 * np.pi / wave, 64.0
-        if length < context / 4.0:
-            return wave
-        if length > context / 1.0:
-            return wave / 8.0
-        smooth = (context / length - 1.0) / (4.0 - 1.0)
-        return (1 - smooth) * wave / 8.0 + smooth * wave
+            waves = np.array([slowed(wave, LLAMA3) for wave in waves])
+        return halves_turned(rows, np.arange(len(rows)), waves)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,14 @@ def norm(rows: Array, weight: Array) -> Array:
     return normed
 
 
+def silu(x: Array) -> Array:
+    done: Array = x / (1 + np.exp(-x))
+    return done
+
+
 def gated(rows: Array, gate: Array, up: Array, down: Array) -> Array:
     """A feed-forward network with SiLU."""
-    opened = rows @ gate.T
-    mixed: Array = (opened / (1 + np.exp(-opened)) * (rows @ up.T)) @ down.T
+    mixed: Array = (silu(rows @ gate.T) * (rows @ up.T)) @ down.T
     return mixed
 
 
@@ -33,16 +38,38 @@ def pairs_turned(rows: Array, positions: NDArray[np.int_]) -> Array:
     return turned
 
 
-def halves_turned(rows: Array, positions: NDArray[np.int_]) -> Array:
-    """RoPE over pairs that lie half a head apart."""
-    cos, sin = _angles(rows, positions)
+def halves_turned(rows: Array, positions: NDArray[np.int_], waves: NDArray[np.floating] | None = None) -> Array:
+    """RoPE over pairs that lie half a head apart; ``waves`` are their radians a position, if they are not the usual."""
+    cos, sin = _angles(rows, positions, waves)
     first, second = np.split(rows, 2, axis=2)
     return np.concatenate([first * cos - second * sin, first * sin + second * cos], axis=2)
 
 
-def _angles(rows: Array, positions: NDArray[np.int_]) -> tuple[Array, Array]:
+def slowed(wave: float, rope: Mapping[str, Any]) -> float:
+    """Llama 3's rule for longer texts, by wave lengths."""
+    length, room = 2 * np.pi / wave, rope["original_max_position_embeddings"]
+    if length < room / rope["high_freq_factor"]:
+        return wave
+    if length > room / rope["low_freq_factor"]:
+        return float(wave / rope["factor"])
+    smooth = (room / length - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+    return float((1 - smooth) * wave / rope["factor"] + smooth * wave)
+
+
+#: What configs with scaled positions say.
+LLAMA3: Mapping[str, Any] = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def _angles(rows: Array, positions: NDArray[np.int_], waves: NDArray[np.floating] | None = None) -> tuple[Array, Array]:
     each = rows.shape[2]
-    angles = (positions[:, None] / 10000.0 ** (np.arange(0, each, 2) / each)).astype(np.float32)
+    waves = 10000.0 ** (-np.arange(0, each, 2) / each) if waves is None else waves
+    angles = (positions[:, None] * waves).astype(np.float32)
     return np.cos(angles)[:, None], np.sin(angles)[:, None]
 
 

@@ -28,7 +28,8 @@ from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import SamplingParams
 from localspec.vocab import Pairing
-from tests.support.hub_eagle import Llama3, TinyEagle
+from tests.support.hub_eagle import TinyEagle
+from tests.support.plain_layers import LLAMA3
 
 N, WIDTH, LAYERS, CLOSE = 90, 64, 8, 1e-5
 GUESSABLE = tuple(range(3, N, 2))
@@ -36,12 +37,12 @@ HEADS = {
     "eagle": TinyEagle(N, WIDTH, LAYERS, kind="eagle"),
     "eagle with biases": TinyEagle(N, WIDTH, LAYERS, kind="eagle", biases=True, kv_heads=4, seed=1),
     "eagle with ends": TinyEagle(
-        N, WIDTH, LAYERS, kind="eagle", embeds=True, guessable=tuple(range(N)), rope=tuple(Llama3.items()), seed=2
+        N, WIDTH, LAYERS, kind="eagle", embeds=True, guessable=tuple(range(N)), rope=tuple(LLAMA3.items()), seed=2
     ),
     "eagle3": TinyEagle(N, WIDTH, LAYERS, reads=(1, 3, 6), guessable=GUESSABLE, seed=3),
     "eagle3 with the target's ends": TinyEagle(N, WIDTH, LAYERS, norm_before_residual=True, seed=4),
     "eagle3 of another width": TinyEagle(
-        N, 48, LAYERS, embeds=True, guessable=GUESSABLE, norm_before_fc=True, rope=tuple(Llama3.items()), seed=5
+        N, 48, LAYERS, embeds=True, guessable=GUESSABLE, norm_before_fc=True, rope=tuple(LLAMA3.items()), seed=5
     ),
     "eagle3 with biases": TinyEagle(
         N, WIDTH, LAYERS, guessable=GUESSABLE, biases=True, norm_output=True, heads=1, kv_heads=1, seed=6

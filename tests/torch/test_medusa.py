@@ -27,7 +27,9 @@ from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import SamplingParams
 from localspec.vocab import Pairing
-from tests.support.hub_folders import Array, Layout, TinyHydra, TinyMedusa, matrix
+from tests.support.hub_folders import Layout, TinyHydra, TinyMedusa
+from tests.support.plain_layers import Array
+from tests.support.random_weights import matrix
 
 N, WIDTH = 40, 16
 EMBEDDING, UNEMBEDDING = (matrix(np.random.default_rng(seed), N, WIDTH) * np.float32(3) for seed in (8, 9))

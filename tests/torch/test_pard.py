@@ -28,7 +28,8 @@ from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import SamplingParams
 from localspec.vocab import Pairing
-from tests.support.hub_folders import Array, TinyHub
+from tests.support.hub_folders import TinyHub
+from tests.support.plain_layers import Array
 
 N, MASK = 48, 47
 VOCAB = FakeVocab(N)

@@ -7,7 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
-from localspec.train.eagle3 import Eagle3, HeadShape  # noqa: E402
+from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape  # noqa: E402
+from localspec.train.eagle3 import Eagle3  # noqa: E402
 from tests.support.gguf_heads import TinyHead  # noqa: E402
 
 PLAIN = TinyHead(n_vocab=90, target_width=24, layers=(0, 1, 2), width=32, guessable=tuple(range(3, 90, 2)))
@@ -16,14 +17,17 @@ PLAIN = TinyHead(n_vocab=90, target_width=24, layers=(0, 1, 2), width=32, guessa
 def head() -> Eagle3:
     assert PLAIN.guessable is not None
     shape = HeadShape(
-        PLAIN.layers, PLAIN.guessable, PLAIN.heads, PLAIN.kv_heads, PLAIN.width // PLAIN.heads, PLAIN.width,
-        2 * PLAIN.width, 1e-5, 10000.0,
-    )  # fmt: skip
-    one = Eagle3(shape, PLAIN.target_width)
-    weights = {name.removeprefix("blk.0.").removesuffix(".weight"): value for name, value in PLAIN.tensors.items()}
-    del weights["token_embd"]
-    one.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-    return one
+        layers=1,
+        width=PLAIN.width,
+        heads=PLAIN.heads,
+        kv_heads=PLAIN.kv_heads,
+        each=PLAIN.width // PLAIN.heads,
+        inner=2 * PLAIN.width,
+        eps=1e-5,
+        rope_base=10000.0,
+    )
+    weights = {name: torch.from_numpy(value) for name, value in PLAIN.tensors.items() if not name.startswith("token")}
+    return Eagle3.of(EagleWeights(shape, weights, PLAIN.layers, PLAIN.target_width, 0, np.array(PLAIN.guessable)))
 
 
 def test_every_round_is_the_chain_that_it_stands_for() -> None:

@@ -16,11 +16,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
+from localspec import torch_drafters  # noqa: E402
 from localspec.backends.base import Work as Pass  # noqa: E402
 from localspec.backends.llamacpp import EagleHead, LlamaModel  # noqa: E402
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
 from localspec.cli import train as command  # noqa: E402
-from localspec.errors import ExitCode, ModelError  # noqa: E402
+from localspec.errors import UsageError  # noqa: E402
 from localspec.spec.tree import TokenTree  # noqa: E402
 from localspec.train.drive import Job, drive  # noqa: E402
 from localspec.train.eagle3 import Eagle3  # noqa: E402
@@ -36,7 +37,7 @@ from tests.real.support import opened  # noqa: E402
 from tests.support.gguf_files import TokenizerKeys  # noqa: E402
 from tests.train.support import TARGET, Deaf, fewer_tokens  # noqa: E402
 
-SHORT = ("--guessable", "300", "--type", "f32", "-t", "1", "--json")
+SHORT = ("--guessable", "300", "--outtype", "f32", "-t", "1", "--json")
 TEXT = "A quick brown fox jumps over the lazy dog, and the dog does not mind. " * 20
 
 
@@ -89,19 +90,17 @@ def guesses(learner: Learner, target: TorchLlama, given: Texts, layers: tuple[in
 
 
 def test_llama_cpp_guesses_what_a_head_learned(folder: Path, head: tuple[Path, dict[str, object]]) -> None:
-    shape, weights = read_head(head[0])
-    target = TorchLlama(folder / "target.gguf")
-    module = Eagle3(shape, target.shape.width)
-    module.load_state_dict(weights)
+    module = Eagle3.of(read_head(head[0]))
+    target = TorchLlama.of_file(folder / "target.gguf")
     given = texts(target.shape.n_vocab)
     # Row t, which has read token t + 1, is the first to guess: token t + 2.
-    ours = guesses(HeadLearner(module, target), target, given, shape.layers)[1:]
+    ours = guesses(HeadLearner(module, target), target, given, module.reads)[1:]
     text = given.tokens[0].tolist()
     with opened(folder / "target.gguf", sequences=3) as native:
         model = EagleHead(
             LlamaModel(native.model.native, replace(native._options, path=head[0])), native._options, native
         )
-        assert model.layers == shape.layers
+        assert model.layers == module.reads
         seq = native.open()
         (rows,) = native.forward([Pass.prompt(seq, text[:-2], features=model.layers)])
         features = {layer: states.copy() for layer, states in rows.features.items()}
@@ -125,7 +124,7 @@ def test_llama_cpp_guesses_what_a_draft_model_learned(folder: Path) -> None:
     module = Small(shape)
     module.load_state_dict(weights)
     given = texts(shape.n_vocab)
-    ours = guesses(SmallLearner(module), TorchLlama(folder / "target.gguf"), given, ())
+    ours = guesses(SmallLearner(module), TorchLlama.of_file(folder / "target.gguf"), given, ())
     text = given.tokens[0].tolist()
     theirs = list[int]()
     with opened(out) as native:
@@ -140,9 +139,8 @@ def test_llama_cpp_guesses_what_a_draft_model_learned(folder: Path) -> None:
 
 
 def test_without_torch_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda _name: None)
+    monkeypatch.setattr(torch_drafters, "find_spec", lambda _name: None)
     for body in (command.eagle3, command.draft):
-        with pytest.raises(ModelError, match="needs PyTorch") as error:
+        with pytest.raises(UsageError, match="localspec train runs on torch, which is not installed") as error:
             body({})
         assert error.value.hint == "pip install 'localspec[torch]'"
-        assert error.value.exit_code == ExitCode.MODEL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
 
+from localspec.backends.torch.checkpoint import read_checkpoint  # noqa: E402
+from localspec.backends.torch.eagle_weights import read_eagle  # noqa: E402
+from localspec.backends.torch.gguf_head import target_shape  # noqa: E402
+from localspec.backends.torch.hub_model import HubLlama  # noqa: E402
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
-from localspec.errors import ModelLoadError, UsageError  # noqa: E402
+from localspec.errors import ModelError, ModelLoadError, UsageError  # noqa: E402
 from localspec.train import drive as driving  # noqa: E402
 from localspec.train.drive import drive  # noqa: E402
 from localspec.train.export import read_head, read_small  # noqa: E402
@@ -29,7 +33,8 @@ from localspec.train.sources import Corpus, SelfPlay, of_log  # noqa: E402
 from localspec.train.texts import Texts  # noqa: E402
 from localspec.train.work import Work  # noqa: E402
 from tests.support.gguf_files import TinyModel, TokenizerKeys  # noqa: E402
-from tests.train.support import KINDS, TARGET, Deaf, Killed, corpus, fewer_tokens, job, trained  # noqa: E402
+from tests.support.gguf_heads import TinyHead  # noqa: E402
+from tests.train.support import KINDS, N_VOCAB, TARGET, Deaf, Killed, corpus, fewer_tokens, job, trained  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,7 @@ def measured_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_learns_what_the_target_says(kind: str, target: Path, tmp_path: Path) -> None:
     told = Deaf()
     result = trained(tmp_path, target, kind, 8000, told)
-    run = Run(KINDS[kind].begin(TorchLlama(target), Work(tmp_path / f"{kind}.train")), tmp_path / "none.pt")
+    run = Run(KINDS[kind].begin(TorchLlama.of_file(target), Work(tmp_path / f"{kind}.train")), tmp_path / "none.pt")
     notes = Work(tmp_path / f"{kind}.train").notes()["part-0000"].rows(slice(0, 8))
     before = run.learner.loss(notes, np.random.default_rng(0)).item()
     run.learner.module.load_state_dict(torch.load(tmp_path / f"{kind}.train" / "state.pt", weights_only=False)["mean"])
@@ -100,18 +105,32 @@ def test_files_say_where_they_come_from(target: Path, tmp_path: Path) -> None:
     assert fields["localspec.train.tokens"].contents() == str(result.tokens)
     assert fields["localspec.train.accepted_length"].contents() == f"{result.curve[-1].acceptance.length:.3f}"
     assert "general.license" in fields
-    shape, weights = read_head(made.out)
-    from safetensors.torch import load_file
-
-    named = load_file(made.hub / "model.safetensors") if made.hub else {}
-    config = json.loads((tmp_path / "hub" / "config.json").read_text())
-    assert torch.equal(named["d2t"] + torch.arange(len(shape.ids)), torch.tensor(shape.ids))
-    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [layer - 1 for layer in shape.layers]
-    assert torch.equal(named["midlayer.mlp.up_proj.weight"], weights["ffn_up"])
+    head = read_head(made.out)
+    assert head.ids is not None
+    assert made.hub is not None
+    again = read_eagle(read_checkpoint(made.hub), target_shape(target), "hub")
+    assert (again.reads, again.target_width) == (head.reads, head.target_width) == ((2, 3, 4), TARGET.width)
+    assert again.ids is not None
+    assert (again.ids == head.ids).all()
+    assert same(again.weights, head.weights)
     # Neighbours in the one form are half a head apart in the other.
-    ours, theirs = weights["attn_k"][: shape.each], named["midlayer.self_attn.k_proj.weight"][: shape.each]
-    assert torch.equal(ours[0::2], theirs[: shape.each // 2])
-    assert torch.equal(ours[1::2], theirs[shape.each // 2 :])
+    each = head.shape.each
+    ours = head.weights["blk.0.attn_k.weight"][:each]
+    theirs = read_checkpoint(made.hub).tensors["midlayer.self_attn.k_proj.weight"][:each]
+    assert torch.equal(ours[0::2], theirs[: each // 2])
+    assert torch.equal(ours[1::2], theirs[each // 2 :])
+
+
+def same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
+
+
+def test_a_draft_model_in_the_form_of_the_hub_is_the_same(target: Path, tmp_path: Path) -> None:
+    made = replace(job(tmp_path, target, "draft", 0), hub=tmp_path / "hub")
+    drive(made, corpus(), Deaf())
+    ours, theirs = TorchLlama.of_file(made.out), HubLlama(read_checkpoint(tmp_path / "hub"))
+    assert ours.shape == theirs.shape
+    assert same(ours.weights, theirs.weights)
 
 
 def test_a_draft_model_is_read_back(target: Path, tmp_path: Path) -> None:
@@ -121,9 +140,29 @@ def test_a_draft_model_is_read_back(target: Path, tmp_path: Path) -> None:
     assert "blk.0.attn_q" in weights
 
 
+@pytest.mark.parametrize(
+    ("made", "fault"),
+    [
+        (TARGET, "is of the architecture llama, not eagle3"),
+        (TinyHead(N_VOCAB, 32, (1, 2, 3), guessable=(7, 9)), "reads other layers than this target needs"),
+        (TinyHead(N_VOCAB, 48, (2, 3, 4), guessable=(7, 9)), "reads another width than this target needs"),
+        (TinyHead(N_VOCAB, 32, (2, 3, 4), guessable=(7, 9)), "has other parts than this target needs"),
+    ],
+    ids=["model", "layers", "width", "embeddings"],
+)
+def test_a_head_that_this_training_cannot_go_on_from(
+    made: TinyModel | TinyHead, fault: str, target: Path, smol_tokenizer: TokenizerKeys, tmp_path: Path
+) -> None:
+    origin = made.write(tmp_path / "origin.gguf", fewer_tokens(smol_tokenizer))
+    kind = HeadKind(64, "f32", origin)
+    with pytest.raises(ModelError, match=f"^origin.gguf {fault}$") as error:
+        kind.begin(TorchLlama.of_file(target), Work(tmp_path / "work"))
+    assert error.value.hint == "Begin without --from."
+
+
 def test_another_architecture_is_refused_and_leaves_nothing(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
     mamba = TinyModel(architecture="mamba").write(tmp_path / "mamba.gguf", fewer_tokens(smol_tokenizer))
-    with pytest.raises(ModelLoadError, match="of the architecture mamba; torch reads llama only"):
+    with pytest.raises(ModelLoadError, match="of the architecture mamba, not llama"):
         trained(tmp_path, mamba, "draft")
     assert not (tmp_path / "draft.train").exists()
 
@@ -188,7 +227,7 @@ def test_acceptance_counts_chains_up_to_their_first_mistake(target: Path, tmp_pa
 
 
 def test_a_conversation_written_in_two_goes_is_the_same(target: Path) -> None:
-    model = TorchLlama(target)
+    model = TorchLlama.of_file(target)
     frame = Frame((1, 50, 51), (52, 53), (54,), (2, 2))
     seen: list[Any] = []
 
@@ -219,7 +258,7 @@ def test_the_frame_is_the_templates(smol: Path) -> None:
 
 
 def test_answers_count_to_their_end_and_no_further(target: Path) -> None:
-    model = TorchLlama(target)
+    model = TorchLlama.of_file(target)
     free = written(model, [Answer([1, 9, 9], frozenset(), 0.0)], 12, (0,))
     end = int(free.tokens[0, 6])
     cut = written(model, [Answer([1, 9, 9], frozenset({end}), 0.0)], 12, (0,))

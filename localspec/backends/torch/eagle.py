@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape
-from localspec.backends.torch.llama import norm, rotated
+from localspec.backends.torch.llama import norm
 from localspec.backends.torch.place import Place
+from localspec.backends.torch.rope import rotated
 
 #: Attention of a layer over what the cache holds and what is new: (layer, queries, keys, values) → mixed values, each
 #: ``[texts, heads, rows, each]``.

@@ -24,7 +24,9 @@ from torch import Tensor
 
 from localspec.backends.base import NORMED
 from localspec.backends.torch.checkpoint import Checkpoint
-from localspec.backends.torch.rope import paired, rope_base, rope_factors
+from localspec.backends.torch.hub_names import HEAD_ENDS, HEAD_LAYER, is_turned
+from localspec.backends.torch.rope import paired, rope_base, rope_factors, turns
+from localspec.backends.torch.sizes import Sizes
 from localspec.errors import ModelLoadError, UsageError
 
 FOR_THIS_TARGET = "Use the head that was trained for this target, or leave -md out."
@@ -36,44 +38,21 @@ _STARTS = (
     (r"fusion_fc\.", "fc."),
     (r"draft_id_to_target_id$", "d2t"),
 )
-_LAYER = {
-    "input_layernorm": "attn_norm",
-    "hidden_norm": "attn_norm_2",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-_OTHERS = {
-    "fc": "fc",
-    "norm": "output_norm",
-    "input_norm": "enc.output_norm",
-    "lm_head": "output",
-    "embed_tokens": "token_embd",
-}
 #: The inverse of d2t, what RoPE works out, and what was borrowed from the target for the training.
 _UNUSED = re.compile(r"t2d|.*rotary_emb\.inv_freq|verifier_.*|target_.*")
 
 
-@dataclass(frozen=True, slots=True)
-class HeadShape:
-    """Sizes of a head. ``turns`` are the radians by which a position turns each pair of a head of attention;
-    ``factors`` how much slower that is than ``rope_base`` says, ``None``: no slower."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadShape(Sizes):
+    """Sizes of a head. ``factors``: how much slower each pair of a head of attention turns than ``rope_base`` says,
+    ``None``: no slower."""
 
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    each: int
-    inner: int
-    eps: float
-    rope_base: float
-    turns: Tensor
     factors: Tensor | None = None
+
+    @property
+    def turns(self) -> Tensor:
+        """The radians by which a position turns each pair."""
+        return turns(self.each, self.rope_base, self.factors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +101,7 @@ def read_eagle(checkpoint: Checkpoint, target: TargetShape, name: str) -> EagleW
         raise ModelLoadError(f"{name} lacks {error.args[0]}", hint="Get all files of the repository.") from None
     offsets = weights.pop("d2t", None)
     for key, weight in weights.items():
-        if re.search(r"attn_[qk]\.", key):
+        if is_turned(key.split(".")[-2]):
             weights[key] = paired(weight, shape.each)
     is_third = "blk.0.attn_norm_2.weight" in weights
     reads = layers_read(config, target.layers) if is_third else (NORMED,)
@@ -143,9 +122,14 @@ def read_eagle(checkpoint: Checkpoint, target: TargetShape, name: str) -> EagleW
     )
 
 
+def usual_layers(n_layer: int) -> tuple[int, ...]:
+    """Those whose inputs EAGLE-3 heads read, of ``n_layer``: near the target's start, in its middle, near its end."""
+    return 2, n_layer // 2, n_layer - 3
+
+
 def layers_read(config: Mapping[str, Any], n_layer: int) -> tuple[int, ...]:
     """The target's layers whose inputs an EAGLE-3 head reads, of ``n_layer``."""
-    usual = (2, n_layer // 2, n_layer - 3)
+    usual = usual_layers(n_layer)
     key = "eagle_aux_hidden_state_layer_ids"
     inner = (config.get("eagle_config") or {}).get(key)
     given = tuple(int(one) for one in inner or config.get(key) or usual)
@@ -172,7 +156,7 @@ def _name(key: str, theirs: str, head: str) -> str:
     """Raises `ModelLoadError`: leaving a part out that was trained would make every guess a bad one."""
     part, _, what = key.rpartition(".")
     found = re.fullmatch(r"layers\.(\d+)\.(.*)", part)
-    ours = _OTHERS.get(part) if found is None else _LAYER.get(found[2])
+    ours = HEAD_ENDS.get(part) if found is None else HEAD_LAYER.get(found[2])
     if ours is None or what not in ("weight", "bias"):
         raise ModelLoadError(f"{head} has a part that is not known here: {theirs}", hint="Use another head.")
     return f"{ours}.{what}" if found is None else f"blk.{found[1]}.{ours}.{what}"
@@ -182,8 +166,6 @@ def _shape(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HeadShap
     """Raises `KeyError`."""
     width, heads = len(weights["fc.weight"]), int(config["num_attention_heads"])
     each = int(config.get("head_dim") or width // heads)
-    base, factors = rope_base(config), rope_factors(config, each)
-    turns = base ** (-torch.arange(0, each, 2) / each)
     return HeadShape(
         layers=1 + max(int(key.split(".")[1]) for key in weights if key.startswith("blk.")),
         width=width,
@@ -192,9 +174,8 @@ def _shape(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HeadShap
         each=each,
         inner=len(weights["blk.0.ffn_up.weight"]),
         eps=float(config.get("rms_norm_eps") or 1e-6),
-        rope_base=base,
-        turns=turns if factors is None else turns / factors,
-        factors=factors,
+        rope_base=rope_base(config),
+        factors=rope_factors(config, each),
     )
 
 

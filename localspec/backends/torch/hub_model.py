@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from localspec.backends.torch.checkpoint import Checkpoint
+from localspec.backends.torch.hub_names import MODEL_ENDS, MODEL_LAYER, NORMS_OF_HEADS, is_turned
 from localspec.backends.torch.llama import Shape, TorchLlama
 from localspec.backends.torch.place import Place
 from localspec.backends.torch.rope import paired as paired_rows
@@ -18,25 +19,6 @@ from localspec.errors import ModelLoadError, PairingError
 from localspec.vocab import Pairing, Vocab
 
 _KINDS = ("llama", "qwen2", "qwen3")
-_BLOCK = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-_SOME_HAVE = ("attn_q_norm", "attn_k_norm")
-_ENDS = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
 
 
 class HubLlama(TorchLlama):
@@ -59,8 +41,8 @@ class HubLlama(TorchLlama):
             weights = {name: place.put(one) for name, one in _renamed(checkpoint.tensors, shape).items()}
             _check(weights, shape)
             if (factors := rope_factors(config, shape.each)) is not None:
-                weights["rope_freqs.weight"] = factors.to(place.device)
-            self._set_up(shape, weights)
+                weights["rope_freqs.weight"] = factors
+            super().__init__(shape, weights)
         except KeyError as error:
             raise ModelLoadError(
                 f"the checkpoint lacks {error.args[0]}", hint="Get all files of the repository."
@@ -84,21 +66,24 @@ def _shape(config: Mapping[str, Any]) -> Shape:
 
 def _renamed(tensors: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
     """The weights by the names of GGUF files."""
-    weights = {ours: tensors[theirs] for theirs, ours in _ENDS.items() if theirs in tensors}
+    weights = {
+        f"{ours}.weight": tensors[f"{theirs}.weight"]
+        for theirs, ours in MODEL_ENDS.items()
+        if f"{theirs}.weight" in tensors
+    }
     for layer in range(shape.layers):
-        for theirs, ours in _BLOCK.items():
+        for theirs, ours in MODEL_LAYER.items():
             for what in ("weight", "bias"):
                 found = tensors.get(f"model.layers.{layer}.{theirs}.{what}")
                 if found is not None:
-                    turned = theirs.partition("self_attn.")[2][:1] in ("q", "k")
-                    weights[f"blk.{layer}.{ours}.{what}"] = paired_rows(found, shape.each) if turned else found
+                    weights[f"blk.{layer}.{ours}.{what}"] = paired_rows(found, shape.each) if is_turned(ours) else found
     return weights
 
 
 def _check(weights: Mapping[str, Tensor], shape: Shape) -> None:
     needed = {"token_embd.weight", "output_norm.weight"}
     for layer in range(shape.layers):
-        needed |= {f"blk.{layer}.{ours}.weight" for ours in _BLOCK.values() if ours not in _SOME_HAVE}
+        needed |= {f"blk.{layer}.{ours}.weight" for ours in MODEL_LAYER.values() if ours not in NORMS_OF_HEADS.values()}
     if missing := sorted(needed - weights.keys()):
         raise KeyError(missing[0])
 

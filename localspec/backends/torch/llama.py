@@ -1,36 +1,27 @@
-"""A llama decoder with the weights of a GGUF file, in float32: many texts at once, with hidden states."""
+"""A llama decoder: many texts at once, with hidden states."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import gguf
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from localspec.errors import ModelLoadError
+from localspec.backends.torch.gguf_file import read_gguf
+from localspec.backends.torch.rope import cos_and_sin, rotated, turns
+from localspec.backends.torch.sizes import Sizes
 
 ARCHITECTURE = "llama"
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes of a decoder; ``each`` is the width of one head."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape(Sizes):
+    """Sizes of a model."""
 
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    each: int
-    inner: int
     n_vocab: int
-    eps: float
-    rope_base: float
 
 
 @dataclass(slots=True)
@@ -60,28 +51,25 @@ class Read:
 
 
 class TorchLlama:
-    """The model of ``path``.
+    """A model with these weights, by the names of GGUF files."""
 
-    Raises:
-        ModelLoadError: another architecture.
-    """
-
-    def __init__(self, path: Path) -> None:
-        reader = gguf.GGUFReader(path)
-        found = str(_value(reader, "general.architecture"))
-        if found != ARCHITECTURE:
-            raise ModelLoadError(
-                f"{path.name} is of the architecture {found}; torch reads {ARCHITECTURE} only",
-                hint="Use a model of that architecture.",
-            )
-        self._set_up(_shape(reader), {one.name: _dequantised(one) for one in reader.tensors})
-
-    def _set_up(self, shape: Shape, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, shape: Shape, weights: Mapping[str, Tensor]) -> None:
         self.shape, self.weights = shape, weights
         self.embedding = self.weights["token_embd.weight"]
         self.unembedding = self.weights.get("output.weight", self.embedding)
         self._norm_weight = self.weights["output_norm.weight"]
-        self._rope_factors = self.weights.get("rope_freqs.weight")
+        slower = self.weights.get("rope_freqs.weight")
+        self._turns = turns(shape.each, shape.rope_base, slower).to(self.embedding.device)
+
+    @classmethod
+    def of_file(cls, path: Path) -> TorchLlama:
+        """That of a GGUF file.
+
+        Raises:
+            ModelLoadError: another architecture, or the file cannot be read.
+        """
+        found = read_gguf(path, ARCHITECTURE, "Torch reads models of that architecture only.")
+        return TorchLlama(Shape.like(found.sizes, n_vocab=found.n_vocab), found.tensors)
 
     def block(self, layer: int, name: str) -> Tensor:
         return self.weights[f"blk.{layer}.{name}.weight"]
@@ -100,21 +88,22 @@ class TorchLlama:
         token sees another. ``positions`` ``[n]`` are their places in the text, if they are not one behind the other.
         """
         with torch.no_grad():
-            return self._read(tokens, layers, cache, positions, sees)
+            return self.compute(tokens, layers, cache, positions, sees)
 
-    def _read(
+    def compute(
         self,
         tokens: Tensor,
-        layers: Collection[int],
-        cache: Cache | None,
-        positions: Tensor | None,
-        sees: Tensor | None,
+        layers: Collection[int] = (),
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        sees: Tensor | None = None,
     ) -> Read:
+        """As `read`, so that weights can learn from it."""
         shape, start = self.shape, 0 if cache is None else cache.n
         texts, n = tokens.shape
         places = torch.arange(start, start + n, device=tokens.device) if positions is None else positions
         x = F.embedding(tokens, self.embedding)
-        cos, sin = rope(places, shape.each, shape.rope_base, self._rope_factors)
+        cos, sin = cos_and_sin(places, self._turns)
         turn = cos.to(x.dtype), sin.to(x.dtype)
         kept = {}
         for layer in range(shape.layers):
@@ -152,47 +141,3 @@ class TorchLlama:
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """RMSNorm over the last axis."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
-
-
-def rope(positions: Tensor, each: int, base: float, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles of ``positions`` ``[n]``: ``[n, each / 2]``. ``factors`` ``[each / 2]`` slow some
-    of them down, for longer texts."""
-    waves = base ** (torch.arange(0, each, 2, device=positions.device) / each)
-    angles = positions[:, None].float() / (waves if factors is None else waves * factors)
-    return angles.cos(), angles.sin()
-
-
-def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """RoPE over neighbouring pairs, as GGUF files of llama have their weights; ``x`` is ``[…, n, each]``."""
-    cos, sin = turn
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-
-
-def _value(reader: Any, key: str, default: Any = None) -> Any:
-    found = reader.fields.get(key)
-    return default if found is None else found.contents()
-
-
-def _shape(reader: Any) -> Shape:
-    def of(key: str, default: Any = None) -> Any:
-        return _value(reader, f"{ARCHITECTURE}.{key}", default)
-
-    width, heads = int(of("embedding_length")), int(of("attention.head_count"))
-    return Shape(
-        layers=int(of("block_count")),
-        width=width,
-        heads=heads,
-        kv_heads=int(of("attention.head_count_kv", heads)),
-        each=int(of("attention.key_length", width // heads)),
-        inner=int(of("feed_forward_length")),
-        n_vocab=len(_value(reader, "tokenizer.ggml.tokens")),
-        eps=float(of("attention.layer_norm_rms_epsilon")),
-        rope_base=float(of("rope.freq_base", 10000.0)),
-    )
-
-
-def _dequantised(tensor: Any) -> Tensor:
-    weights = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-    # Float32 comes as it lies in the file, which may only be read.
-    return torch.from_numpy(np.require(weights, np.float32, ["C", "W"]))

@@ -1,4 +1,4 @@
-"""Rotary positions as configs of the hub tell of them."""
+"""Rotary positions: what they compute, and how configs of the hub tell of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ import torch
 from torch import Tensor
 
 from localspec.errors import ModelLoadError
+
+
+def turns(each: int, base: float, factors: Tensor | None = None) -> Tensor:
+    """The radians by which a position turns each pair of ``each`` numbers, ``[each / 2]``; ``factors`` of the same
+    shape are how much slower some of them turn, for longer texts."""
+    found = base ** (-torch.arange(0, each, 2) / each)
+    return found if factors is None else found / factors
+
+
+def cos_and_sin(positions: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles at ``positions`` ``[n]``, where a position ``turns`` so far: ``[n, each / 2]``."""
+    angles = positions[:, None].float() * turns
+    return angles.cos(), angles.sin()
+
+
+def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """RoPE over neighbouring pairs, as GGUF files of llama have their weights; ``x`` is ``[…, n, each]``."""
+    cos, sin = turn
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 
 
 def rope_base(config: Mapping[str, Any]) -> float:
@@ -34,8 +54,8 @@ def rope_factors(config: Mapping[str, Any], each: int) -> Tensor | None:
         raise ModelLoadError(
             f"positions are scaled by {kind}; torch knows llama3 and linear", hint="Use a GGUF file of it."
         )
-    turns = rope_base(config) ** (-torch.arange(0, each, 2) / each)
-    fits = float(settings["original_max_position_embeddings"]) * turns / (2 * math.pi)
+    quick = turns(each, rope_base(config))
+    fits = float(settings["original_max_position_embeddings"]) * quick / (2 * math.pi)
     low, high = float(settings["low_freq_factor"]), float(settings["high_freq_factor"])
     as_is = ((fits - low) / (high - low)).clamp(0, 1)
     return 1 / ((1 - as_is) / float(settings["factor"]) + as_is)
@@ -47,6 +67,11 @@ def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def paired(weights: Tensor, each: int) -> Tensor:
-    """The rows of each head from halves, as RoPE turns them on the hub, to neighbouring pairs, as
-    `localspec.backends.torch.llama.rotated` does."""
+    """The rows of each head of attention from halves, as RoPE turns them on the hub, to neighbouring pairs, as
+    `rotated` does."""
     return weights.reshape(-1, 2, each // 2, *weights.shape[1:]).transpose(1, 2).reshape(weights.shape)
+
+
+def halved(weights: Tensor, each: int) -> Tensor:
+    """The inverse of `paired`."""
+    return weights.reshape(-1, each // 2, 2, *weights.shape[1:]).transpose(1, 2).reshape(weights.shape)

@@ -1,4 +1,4 @@
-"""Single tensors of a GGUF file, in float32."""
+"""Tensors of GGUF files, in float32."""
 
 from __future__ import annotations
 
@@ -30,18 +30,14 @@ class GgufMatrix:
     """
 
     def __init__(self, path: Path, names: tuple[str, ...]) -> None:
-        part, header, found = _found(path, names)
+        header, found = _found(path, names)
         self._kind = gguf.GGMLQuantizationType(found.kind)
-        block, size = gguf.GGML_QUANT_SIZES[self._kind]
-        raw = np.memmap(part, np.uint8, "c", header.data + found.offset, (found.elements // block * size,))
-        # GGUF names the fastest axis first.
-        self._raw = raw.reshape(*reversed(found.shape[1:]), -1)
+        self._raw = _raw(header, found)
         self.shape = tuple(reversed(found.shape))
 
     def rows(self, ids: NDArray[Any] | slice = slice(None)) -> Tensor:
         """``[rows, columns]``, of all rows or those of ``ids``."""
-        weights = gguf.quants.dequantize(self._raw[ids], self._kind)
-        return torch.from_numpy(np.ascontiguousarray(weights, np.float32))
+        return _float32(self._raw[ids], self._kind)
 
 
 def gguf_tensor(path: Path, names: tuple[str, ...]) -> Tensor:
@@ -53,13 +49,39 @@ def gguf_tensor(path: Path, names: tuple[str, ...]) -> Tensor:
     return GgufMatrix(path, names).rows()
 
 
-def _found(path: Path, names: tuple[str, ...]) -> tuple[Path, Header, Entry]:
+def gguf_tensors(path: Path) -> dict[str, Tensor]:
+    """All of a model's, by name: ids (``d2t``) in int64, everything else in float32.
+
+    Raises:
+        ModelLoadError: a file cannot be read.
+    """
+    return {entry.name: _tensor(header, entry) for header in _headers(path) for entry in header.tensors}
+
+
+def _tensor(header: Header, entry: Entry) -> Tensor:
+    kind, raw = gguf.GGMLQuantizationType(entry.kind), _raw(header, entry)
+    return torch.from_numpy(raw.view(np.int64)) if kind == gguf.GGMLQuantizationType.I64 else _float32(raw, kind)
+
+
+def _raw(header: Header, entry: Entry) -> NDArray[np.uint8]:
+    """Its bytes, row by row, in the file."""
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(entry.kind)]
+    raw = np.memmap(header.path, np.uint8, "c", header.data + entry.offset, (entry.elements // block * size,))
+    # GGUF names the fastest axis first.
+    return raw.reshape(*reversed(entry.shape[1:]), -1)
+
+
+def _float32(raw: NDArray[np.uint8], kind: Any) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(gguf.quants.dequantize(raw, kind), np.float32))
+
+
+def _found(path: Path, names: tuple[str, ...]) -> tuple[Header, Entry]:
     headers = list(_headers(path))
     for name in names:
         for header in headers:
             for entry in header.tensors:
                 if entry.name == name:
-                    return header.path, header, entry
+                    return header, entry
     raise ModelLoadError(f"{path.name} has no tensor {' or '.join(names)}", hint="Use another file of the model.")
 
 

@@ -20,6 +20,7 @@ PROMPTS = Option(
     "FILE",
     key=False,
 )
+OUTPUT_FILE = Option("output_file", ("-o", "--output-file"), str, None, "File to write.", OUTPUT, "FILE", key=False)
 BENCH_OPTIONS = (
     PROMPTS,
     Option(
@@ -154,16 +155,7 @@ VERIFY_OPTIONS = (
         most=1_000_000,
         key=False,
     ),
-    Option(
-        "output_file",
-        ("-o", "--output-file"),
-        str,
-        None,
-        "Write the certificate to this file.",
-        OUTPUT,
-        "FILE",
-        key=False,
-    ),
+    replace(OUTPUT_FILE, help="Write the certificate to this file."),
 )
 TUNE_OPTIONS = (
     PROMPTS,

@@ -1,26 +1,33 @@
-"""What a drafter is trained from, on and for how long."""
+"""What a drafter is trained from and for how long, and how its file keeps it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from localspec.options.option import Option
-from localspec.options.tables.groups import INT_MAX, OUTPUT, TRAIN
-from localspec.options.tables.tools import PROMPTS
+from localspec.options.tables.context import CONTEXT_OPTIONS
+from localspec.options.tables.groups import OUTPUT, TRAIN
+from localspec.options.tables.sampling import SAMPLING_OPTIONS
+from localspec.options.tables.tools import OUTPUT_FILE, PROMPTS
 
 #: Minutes, where nobody says how long.
 MINUTES = 10.0
+#: As llama.cpp's converter names them.
+OUTTYPE = Option(
+    "outtype",
+    ("--outtype",),
+    str,
+    "q8_0",
+    "Type of the file's matrices.",
+    OUTPUT,
+    "TYPE",
+    choices=("f32", "f16", "bf16", "q8_0"),
+    key=False,
+)
+(_THREADS,) = (one for one in CONTEXT_OPTIONS if one.name == "threads")
+(_SEED,) = (one for one in SAMPLING_OPTIONS if one.name == "seed")
 TRAIN_OPTIONS = (
-    Option(
-        "drafter",
-        ("-o", "--out"),
-        str,
-        "drafter.gguf",
-        "Write the drafter to this GGUF file.",
-        OUTPUT,
-        "FILE",
-        key=False,
-    ),
+    replace(OUTPUT_FILE, default="drafter.gguf", help="Write the drafter to this GGUF file."),
     Option(
         "hub_form",
         ("--hub-form",),
@@ -96,41 +103,10 @@ TRAIN_OPTIONS = (
         most=10**12,
         key=False,
     ),
-    Option(
-        "form",
-        ("--type",),
-        str,
-        "q8_0",
-        "How the file keeps weights.",
-        OUTPUT,
-        "TYPE",
-        choices=("q8_0", "f16", "f32"),
-        key=False,
-    ),
-    Option(
-        "train_threads",
-        ("-t", "--train-threads"),
-        int,
-        0,
-        "Threads; 0 = one for each core.",
-        TRAIN,
-        "N",
-        least=0,
-        most=1024,
-        key=False,
-    ),
-    Option(
-        "train_seed",
-        ("--train-seed",),
-        int,
-        0,
-        "Of what is drawn, and of the order of texts.",
-        TRAIN,
-        "N",
-        least=0,
-        most=INT_MAX,
-        key=False,
-    ),
+    OUTTYPE,
+    replace(_THREADS, help="Threads; -1 = one for each core.", group=TRAIN),
+    # The same command has to go on with the same chances.
+    replace(_SEED, default=0, help="Of what is drawn, and of the order of texts.", group=TRAIN, least=0),
 )
 HEAD_TRAIN_OPTIONS = (
     Option(
