@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ def eagle3(values: Values) -> int:
     _need_torch()
     from localspec.train.kinds import HeadKind
 
-    return _train(values, HeadKind(values["guessable"], values["form"], _path(values["origin"])))
+    return _train(values, HeadKind(values["guessable"], values["form"], _origin(values)))
 
 
 def draft(values: Values) -> int:
@@ -42,7 +43,7 @@ def draft(values: Values) -> int:
     _need_torch()
     from localspec.train.kinds import SmallKind
 
-    return _train(values, SmallKind(values["width"], values["depth"], values["form"], _path(values["origin"])))
+    return _train(values, SmallKind(values["width"], values["depth"], values["form"], _origin(values)))
 
 
 def _need_torch() -> None:
@@ -72,8 +73,7 @@ def _job(values: Values, kind: Kind, target: Path) -> Job:
     from localspec.train.drive import Job
 
     out, minutes, tokens = Path(values["drafter"]), values["minutes"], values["train_tokens"]
-    if not out.parent.is_dir():
-        raise UsageError(f"{out.parent} is no folder to write to", hint="Check -o.")
+    check_output(out)
     if minutes is None and tokens is None:
         minutes = MINUTES
     return Job(
@@ -87,6 +87,18 @@ def _job(values: Values, kind: Kind, target: Path) -> Job:
         threads=values["train_threads"],
         hub=_path(values["hub_form"]),
     )
+
+
+def check_output(out: Path) -> None:
+    """Before a night is spent on what cannot be kept.
+
+    Raises:
+        UsageError: ``out`` is a folder, or cannot be written.
+    """
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder, not a file to write to", hint="Name a file with -o, e.g. -o head.gguf.")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{out.parent} is no folder to write to", hint="Check -o.")
 
 
 def _wish(values: Values) -> Wish:
@@ -105,6 +117,13 @@ _TEXTS = {"--prompts": "prompts", "--corpus": "corpus", "--from-log": "from_log"
 
 def _path(value: str | None) -> Path | None:
     return None if value is None else Path(value)
+
+
+def _origin(values: Values) -> Path | None:
+    origin = _path(values["origin"])
+    if origin is not None and not origin.is_file():
+        raise UsageError(f"--from {origin} is not there", hint="Give a GGUF file that localspec train made.")
+    return origin
 
 
 @contextmanager

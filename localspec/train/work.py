@@ -39,14 +39,21 @@ class Work:
         """Makes the folder that of the run that ``about`` tells apart from others.
 
         Raises:
-            UsageError: it is another's.
+            UsageError: it is another's, or cannot be written.
         """
         file = self.folder / "about.json"
-        self.texts.mkdir(parents=True, exist_ok=True)
-        (self.folder / "notes").mkdir(exist_ok=True)
-        if not file.exists():
-            _write_json(file, dict(about))
-        elif differing := [key for key, value in json.loads(file.read_text()).items() if about.get(key) != value]:
+        try:
+            self.texts.mkdir(parents=True, exist_ok=True)
+            (self.folder / "notes").mkdir(exist_ok=True)
+            if not file.exists():
+                _write_json(file, dict(about))
+                return
+        except OSError as error:
+            raise UsageError(
+                f"{self.folder} cannot be made the work folder: {error.strerror}",
+                hint="Name another folder with --work.",
+            ) from None
+        if differing := [key for key, value in json.loads(file.read_text()).items() if about.get(key) != value]:
             raise UsageError(
                 f"{self.folder} holds another training: its {differing[0]} is not the same",
                 hint="Name another folder with --work.",

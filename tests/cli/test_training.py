@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from localspec.cli import training
-from localspec.cli.train import _stopping, _wish
+from localspec.cli.train import _origin, _stopping, _wish, check_output
 from localspec.cli.training import Telling
 from localspec.errors import UsageError
 
@@ -67,3 +68,17 @@ def test_texts_come_from_one_place() -> None:
     pytest.importorskip("torch", reason="torch is not installed (pip install 'localspec[torch]')")
     with pytest.raises(UsageError, match="--prompts and --corpus exclude each other"):
         _wish({"prompts": "a", "corpus": "b", "from_log": None})
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder, not a file to write to"):
+        check_output(tmp_path)
+    with pytest.raises(UsageError, match="none is no folder to write to"):
+        check_output(tmp_path / "none" / "head.gguf")
+    check_output(tmp_path / "head.gguf")
+
+
+def test_a_drafter_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--from .*head\.gguf is not there"):
+        _origin({"origin": str(tmp_path / "head.gguf")})
+    assert _origin({"origin": None}) is None
