@@ -15,6 +15,7 @@ from localspec.cli.output import Output
 from localspec.cli.session import files_here
 from localspec.cli.training import Telling
 from localspec.errors import ExitCode, ModelError, UsageError
+from localspec.hub.header import architecture
 from localspec.models.demo import demo_model
 from localspec.options import Values
 from localspec.options.tables.train import MINUTES
@@ -35,7 +36,7 @@ def eagle3(values: Values) -> int:
     _need_torch()
     from localspec.train.kinds import HeadKind
 
-    return _train(values, HeadKind(values["guessable"], values["form"], _origin(values)))
+    return _train(values, HeadKind(values["guessable"], values["form"], _origin(values, "eagle3")))
 
 
 def draft(values: Values) -> int:
@@ -43,7 +44,7 @@ def draft(values: Values) -> int:
     _need_torch()
     from localspec.train.kinds import SmallKind
 
-    return _train(values, SmallKind(values["width"], values["depth"], values["form"], _origin(values)))
+    return _train(values, SmallKind(values["width"], values["depth"], values["form"], _origin(values, "llama")))
 
 
 def _need_torch() -> None:
@@ -119,10 +120,16 @@ def _path(value: str | None) -> Path | None:
     return None if value is None else Path(value)
 
 
-def _origin(values: Values) -> Path | None:
+def _origin(values: Values, wanted: str) -> Path | None:
+    """A drafter of the architecture ``wanted`` to go on from."""
     origin = _path(values["origin"])
     if origin is not None and not origin.is_file():
         raise UsageError(f"--from {origin} is not there", hint="Give a GGUF file that localspec train made.")
+    if origin is not None and (found := architecture(origin)) != wanted:
+        raise UsageError(
+            f"--from {origin.name} is of the architecture {found}, not {wanted}",
+            hint="Go on from a drafter of the kind that is to be trained.",
+        )
     return origin
 
 
