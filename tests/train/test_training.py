@@ -112,6 +112,14 @@ def test_what_was_read_before_a_kill_is_not_read_again(
     assert Notes.read(notes).tokens.tolist() == tokens.tolist()
 
 
+def test_a_damaged_state_is_named(target: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.pt"
+    state.write_text("garbage\n")
+    learner = KINDS["draft"].begin(TorchLlama(target), Work(tmp_path))
+    with pytest.raises(UsageError, match=r"state\.pt cannot be read, or is damaged"):
+        Run(learner, state)
+
+
 def test_a_work_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="file/work cannot be made the work folder: Not a directory"):
