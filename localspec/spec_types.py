@@ -79,7 +79,8 @@ def check_types(types: tuple[str, ...] | None, *, has_draft: bool) -> None:
     lacking = next((name for name in types if name in FROM_FILE), None)
     if lacking is not None and not has_draft:
         what = "a draft model" if lacking == DRAFT_MODEL else "a head"
-        raise UsageError(f"--spec-type {lacking} needs {what}", hint="Give one with -md.")
+        where = "Give one with -md. localspec models pair TARGET says what there is."
+        raise UsageError(f"--spec-type {lacking} needs {what}", hint=where)
     if has_draft and not {*FROM_FILE, MTP} & {*types}:
         raise UsageError(
             f"a draft model is given, but --spec-type {','.join(types)} does not use it",
@@ -96,11 +97,13 @@ def _check_draft(options: EngineOptions, types: tuple[str, ...], draft: str | No
         return
     if options.draft is not None and asked != [draft]:
         what = "a draft model" if draft == DRAFT_MODEL else f"a head for {draft}"
+        add = f"Add {draft} to --spec-type"
+        place = f"Give {draft} in place of {' and '.join(name for name in asked if name != draft)}"
         raise UsageError(
             f"{options.draft.path.name} is {what}, but --spec-type {given} does not use it"
             if not asked
             else f"{options.draft.path.name} is {what}, not what --spec-type {given} asks for",
-            hint=f"Add {draft} to --spec-type, or leave -md out.",
+            hint=f"{place if asked else add}, or leave -md out.",
         )
 
 
@@ -111,7 +114,8 @@ def _check_names(names: tuple[str, ...]) -> None:
         raise UsageError(f"a name in --spec-type {given} is empty" if any(names) else "--spec-type is empty", hint=hint)
     for name in names:
         if name not in SPEC_TYPES:
-            raise UsageError(f"--spec-type {name} is not known", hint=hint)
+            meant = f"Did you mean draft-{name}? " if f"draft-{name}" in SPEC_TYPES else ""
+            raise UsageError(f"--spec-type {name} is not known", hint=meant + hint)
     if len({*names}) > 1 and "none" in names:
         raise UsageError(f"--spec-type {','.join(names)}: none stands alone", hint="Leave none out, or the others.")
 

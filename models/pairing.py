@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.backends.predicting import check_predictors
-from localspec.drafters.files import DRAFT_MODEL, EAGLE3, IN_TORCH, MTP, type_of_file
+from localspec.drafters.files import DRAFT_MODEL, EAGLE3, HEADS, IN_TORCH, MTP, type_of_file
 from localspec.errors import ModelError, UsageError
 from localspec.hub.header import Header, read_header
 from localspec.hub.names import quant_of
@@ -91,6 +91,11 @@ def target_called(text: str) -> Target:
             raise
         return target
     headers = [read_header(part) for part in parts(path)]
+    if (found := HEADS.get(headers[0].architecture or "")) is not None:
+        raise ModelError(
+            f"{path.name} is itself a drafter ({found}), not a target",
+            hint="Name the model that it was made for; -md takes this one.",
+        )
     names = (text, path.name, headers[0].text("general.name") or "")
     parameters = sum(tensor.elements for header in headers for tensor in header.tensors)
     return Target(text, names, path, headers[0], Vocabulary.of(headers[0]), parameters)

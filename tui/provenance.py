@@ -274,7 +274,8 @@ def detail(trace: AnswerTrace, place: int, width: int) -> Content:
         lines += wrap(JOINED if trace.traced else UNTRACED, width)
     elif refused:
         lines += wrap("guessed here and not drawn:", width)
-        lines += flow("  ", [_refusal(one) for one in refused], width)
+        marks = marks_of(trace.drafters)
+        lines += flow("  ", [_refusal(one, marks.get(one.source, "")) for one in refused], width)
     if token.top:
         rivals = [f"{visible(one.piece, _RIVAL)} {math.exp(one.logprob):.3f}" for one in token.top]
         lines += flow("likeliest: ", rivals, width)
@@ -288,11 +289,11 @@ def _guess(token: TokenInfo, refused: Sequence[Refused] | None) -> str:
     return "not guessed" if refused == () else "the target's own"
 
 
-def _refusal(guess: Refused) -> str:
-    """``␣is (draft 0.50, target 0.02)``."""
+def _refusal(guess: Refused, mark: str) -> str:
+    """``ᵃ␣is (draft 0.50, target 0.02)``."""
     text = visible(guess.piece, _RIVAL) if guess.piece else f"token {guess.token}"
     target = "" if guess.target_p is None else f", target {guess.target_p:.2f}"
-    return f"{text} (draft {guess.draft_p:.2f}{target})"
+    return f"{mark}{text} (draft {guess.draft_p:.2f}{target})"
 
 
 def _probabilities(token: TokenInfo) -> Sequence[str]:

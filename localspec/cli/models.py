@@ -130,7 +130,10 @@ def pair(values: Values) -> int:
     elif found:
         output.text("".join(map(_lines, found)))
     else:
-        note("nothing is known that was made for it; suffixes and n-grams guess without a file (--spec-type)")
+        note(
+            "nothing is known that was made for it; suffixes and n-grams guess without a file (--spec-type), "
+            "and localspec train makes a head"
+        )
     return ExitCode.OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from localspec.cli.output import Output
 from localspec.cli.session import files_here
 from localspec.cli.training import Telling
 from localspec.errors import ExitCode, UsageError
+from localspec.hub.header import architecture
 from localspec.models.demo import demo_model
 from localspec.options import Values
 from localspec.options.tables.train import MINUTES
@@ -37,7 +39,7 @@ def eagle3(values: Values) -> int:
     require_torch("localspec train")
     from localspec.train.kinds import HeadKind
 
-    return _train(values, HeadKind(values["guessable"], values["outtype"], _path(values["origin"])))
+    return _train(values, HeadKind(values["guessable"], values["outtype"], _origin(values, "eagle3")))
 
 
 def draft(values: Values) -> int:
@@ -45,7 +47,7 @@ def draft(values: Values) -> int:
     require_torch("localspec train")
     from localspec.train.kinds import SmallKind
 
-    return _train(values, SmallKind(values["width"], values["depth"], values["outtype"], _path(values["origin"])))
+    return _train(values, SmallKind(values["width"], values["depth"], values["outtype"], _origin(values, "llama")))
 
 
 def _train(values: Values, kind: Kind) -> int:
@@ -70,8 +72,7 @@ def _job(values: Values, kind: Kind, target: Path) -> Job:
     from localspec.train.drive import Job
 
     out, minutes, tokens = Path(values["output_file"]), values["minutes"], values["train_tokens"]
-    if not out.parent.is_dir():
-        raise UsageError(f"{out.parent} is no folder to write to", hint="Check -o.")
+    check_output(out)
     if minutes is None and tokens is None:
         minutes = MINUTES
     return Job(
@@ -87,6 +88,18 @@ def _job(values: Values, kind: Kind, target: Path) -> Job:
     )
 
 
+def check_output(out: Path) -> None:
+    """Before a night is spent on what cannot be kept.
+
+    Raises:
+        UsageError: ``out`` is a folder, or cannot be written.
+    """
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder, not a file to write to", hint="Name a file with -o, e.g. -o head.gguf.")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{out.parent} is no folder to write to", hint="Check -o.")
+
+
 def _wish(values: Values) -> Wish:
     from localspec.train.inputs import Wish
 
@@ -100,6 +113,19 @@ def _wish(values: Values) -> Wish:
 
 def _path(value: str | None) -> Path | None:
     return None if value is None else Path(value)
+
+
+def _origin(values: Values, wanted: str) -> Path | None:
+    """A drafter of the architecture ``wanted`` to go on from."""
+    origin = _path(values["origin"])
+    if origin is not None and not origin.is_file():
+        raise UsageError(f"--from {origin} is not there", hint="Give a GGUF file that localspec train made.")
+    if origin is not None and (found := architecture(origin)) != wanted:
+        raise UsageError(
+            f"--from {origin.name} is of the architecture {found}, not {wanted}",
+            hint="Go on from a drafter of the kind that is to be trained.",
+        )
+    return origin
 
 
 @contextmanager

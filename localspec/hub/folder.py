@@ -101,6 +101,10 @@ def _read_json(path: Path) -> Mapping[str, Any]:
         raise ModelLoadError(
             f"{path} does not exist", hint="A checkpoint is a folder with config.json and weights."
         ) from None
+    except NotADirectoryError:
+        raise ModelLoadError(
+            f"{path.parent} is a file", hint="A checkpoint is a folder with config.json and weights."
+        ) from None
     except OSError as error:
         raise ModelLoadError(f"{path} cannot be read: {error.strerror}", hint="Check its permissions.") from None
     except (ValueError, RecursionError):

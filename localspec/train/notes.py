@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from localspec.train.whole import whole
 #: The target's likeliest next tokens that are kept a token. Behind them lies a share too small to learn from.
 TOP = 32
 #: Texts that are read at once.
-_ROWS = 4
+READ_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +61,19 @@ def joined(notes: Sequence[Notes]) -> Notes:
 
 
 @torch.no_grad()
-def take_notes(
-    target: TorchLlama, texts: Texts, layers: Sequence[int], said: Callable[[int], None] = lambda _: None
-) -> Notes:
-    """Has ``target`` read ``texts``; inputs of ``layers`` are kept; ``said`` is told of so many tokens more."""
-    taken = []
-    for start in range(0, len(texts.tokens), _ROWS):
-        tokens = torch.from_numpy(texts.tokens[start : start + _ROWS]).long()
-        read = target.read(tokens, layers=set(layers))
-        tops = [_top(target, hidden) for hidden in read.hidden]
-        features = torch.cat([read.layers[layer] for layer in layers], dim=-1) if layers else read.hidden[..., :0]
-        taken.append(
-            Notes(
-                tokens.int(),
-                torch.from_numpy(texts.weight[start : start + _ROWS]),
-                features.bfloat16(),
-                torch.stack([ids for ids, _ in tops]).int(),
-                torch.stack([shares for _, shares in tops]).half(),
-            )
-        )
-        said(tokens.numel())
-    return joined(taken)
+def take_notes(target: TorchLlama, texts: Texts, layers: Sequence[int]) -> Notes:
+    """Has ``target`` read ``texts`` at once; inputs of ``layers`` are kept."""
+    tokens = torch.from_numpy(texts.tokens).long()
+    read = target.read(tokens, layers=set(layers))
+    tops = [_top(target, hidden) for hidden in read.hidden]
+    features = torch.cat([read.layers[layer] for layer in layers], dim=-1) if layers else read.hidden[..., :0]
+    return Notes(
+        tokens.int(),
+        torch.from_numpy(texts.weight),
+        features.bfloat16(),
+        torch.stack([ids for ids, _ in tops]).int(),
+        torch.stack([shares for _, shares in tops]).half(),
+    )
 
 
 def _top(target: TorchLlama, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ weights of one that was not.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from localspec.errors import UsageError
 from localspec.train.learner import Acceptance, Learner, acceptance
 from localspec.train.muon import Muon
 from localspec.train.notes import Notes, joined
@@ -61,7 +63,7 @@ class Run:
         self._optimisers = _optimisers(learner.module)
         self._mean = {name: value.detach().clone() for name, value in learner.module.state_dict().items()}
         if file.exists():
-            self._load(torch.load(file, weights_only=False))
+            self._load(_kept(file))
 
     @property
     def weights(self) -> Mapping[str, Tensor]:
@@ -140,6 +142,16 @@ class Run:
         rest = max(1 / _MEMORY, 1 / (1 + _MEMORY_SHARE * self.state.step))
         for name, value in self.learner.module.state_dict().items():
             self._mean[name].lerp_(value, rest)
+
+
+def _kept(file: Path) -> Mapping[str, Any]:
+    """Raises `UsageError`: the file was damaged from outside; this program replaces it whole."""
+    try:
+        found: Mapping[str, Any] = torch.load(file, weights_only=False)
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError):
+        hint = "Remove it: the texts are kept, and learning begins again."
+        raise UsageError(f"{file} cannot be read, or is damaged", hint=hint) from None
+    return found
 
 
 def _optimisers(module: nn.Module) -> list[torch.optim.Optimizer]:

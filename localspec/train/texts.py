@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,11 @@ class Texts:
     def read(cls, path: Path) -> Texts:
         with np.load(path) as file:
             return cls(file["tokens"].astype(np.int32), file["weight"].astype(np.float32))
+
+    def portions(self, count: int) -> Iterator[Texts]:
+        """So many rows each, in order."""
+        for start in range(0, len(self.tokens), count):
+            yield Texts(self.tokens[start : start + count], self.weight[start : start + count])
 
 
 def parts(folder: Path, kind: str) -> list[Path]:

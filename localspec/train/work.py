@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from localspec.backends.torch.llama import TorchLlama
 from localspec.errors import UsageError
-from localspec.train.notes import Notes, take_notes
+from localspec.train.notes import READ_AT_ONCE, Notes, joined, take_notes
 from localspec.train.texts import HELD, PART, Texts, parts
 from localspec.train.whole import whole
 
@@ -39,14 +39,21 @@ class Work:
         """Makes the folder that of the run that ``about`` tells apart from others.
 
         Raises:
-            UsageError: it is another's.
+            UsageError: it is another's, or cannot be written.
         """
         file = self.folder / "about.json"
-        self.texts.mkdir(parents=True, exist_ok=True)
-        (self.folder / "notes").mkdir(exist_ok=True)
-        if not file.exists():
-            _write_json(file, dict(about))
-        elif differing := [key for key, value in json.loads(file.read_text()).items() if about.get(key) != value]:
+        try:
+            self.texts.mkdir(parents=True, exist_ok=True)
+            (self.folder / "notes").mkdir(exist_ok=True)
+            if not file.exists():
+                _write_json(file, dict(about))
+                return
+        except OSError as error:
+            raise UsageError(
+                f"{self.folder} cannot be made the work folder: {error.strerror}",
+                hint="Name another folder with --work.",
+            ) from None
+        if differing := [key for key, value in json.loads(file.read_text()).items() if about.get(key) != value]:
             raise UsageError(
                 f"{self.folder} holds another training: its {differing[0]} is not the same",
                 hint="Name another folder with --work.",
@@ -75,8 +82,17 @@ class Work:
         return [path for path in self.kept(kind) if not self._notes(path).exists()]
 
     def read(self, path: Path, target: TorchLlama, layers: tuple[int, ...], said: Callable[[int], None]) -> None:
-        """Has ``target`` read a part, for good."""
-        take_notes(target, Texts.read(path), layers, said).write(self._notes(path))
+        """Has ``target`` read a part, for good; a process that goes on after another reads what that one had not."""
+        pieces = []
+        for number, texts in enumerate(Texts.read(path).portions(READ_AT_ONCE)):
+            piece = self._notes(path).with_suffix(f".{number}")
+            if not piece.exists():
+                take_notes(target, texts, layers).write(piece)
+            pieces.append(piece)
+            said(texts.tokens.size)
+        joined([Notes.read(piece) for piece in pieces]).write(self._notes(path))
+        for piece in pieces:
+            piece.unlink()
 
     def notes(self) -> dict[str, Notes]:
         """Of the parts that were read."""

@@ -205,6 +205,13 @@ def test_a_repository_of_gguf_files_is_named_in_the_command(client: Client) -> N
     assert own.command == "localspec chat -hf ggml-org/Qwen3.6-27B-GGUF --spec-type draft-mtp"
 
 
+def test_a_head_is_no_target(tmp_path: Path) -> None:
+    head = tmp_path / "head.gguf"
+    TinyHead(10, 64, (0, 1, 1)).write(head, TokenizerKeys({}))
+    with pytest.raises(ModelError, match=r"head\.gguf is itself a drafter \(draft-eagle3\), not a target"):
+        target_called(str(head))
+
+
 def test_nothing_known_for_what_is_not_here_is_an_error(client: Client) -> None:
     with pytest.raises(ModelError, match="nobody/nothing is not in the cache"):
         target_called("nobody/nothing")
@@ -246,7 +253,8 @@ def test_pair_says_where_nothing_is_known(client: Client, tmp_path: Path, capsys
     assert run(models.pair, model=str(path)) == ExitCode.OK
     assert capsys.readouterr() == (
         "",
-        "localspec: nothing is known that was made for it; suffixes and n-grams guess without a file (--spec-type)\n",
+        "localspec: nothing is known that was made for it; suffixes and n-grams guess without a file (--spec-type), "
+        "and localspec train makes a head\n",
     )
 
 

@@ -89,7 +89,7 @@ def test_draft_models_beside_the_target_are_found(home: Path) -> None:
         (["--spec", "off"], "guesses are off, so there is nothing to tune. Leave --spec off"),
         (
             ["--spec-type", "suffix,tea"],
-            "--spec-type tea is not known. Known types: none, draft-simple, draft-eagle3, draft-dflash",
+            "--spec-type tea is not known. Known types: none, draft-simple, draft-eagle, draft-eagle3, draft-dflash",
         ),
         (["--spec-type", "draft-simple"], "--spec-type draft-simple needs a draft model. Give one with -md."),
         (["--spec-type", "none"], "nothing of --spec-type none guesses. Name drafters, or leave it out."),

@@ -27,6 +27,7 @@ from localspec.train.frame import Frame, find_frame  # noqa: E402
 from localspec.train.inputs import read_vocabulary  # noqa: E402
 from localspec.train.kinds import HeadKind, SmallKind  # noqa: E402
 from localspec.train.learner import acceptance  # noqa: E402
+from localspec.train.notes import Notes  # noqa: E402
 from localspec.train.run import Run  # noqa: E402
 from localspec.train.selfplay import Answer, Conversation, written  # noqa: E402
 from localspec.train.sources import Corpus, SelfPlay, of_log  # noqa: E402
@@ -87,6 +88,47 @@ def test_a_training_goes_on_from_a_drafter(target: Path, tmp_path: Path) -> None
         assert isinstance(later, origin)
         made = replace(job(tmp_path, target, kind, 0), kind=later, work=tmp_path / f"{kind}.more")
         assert drive(made, corpus(), Deaf()).curve[0].acceptance == first.curve[-1].acceptance
+
+
+def test_what_was_read_before_a_kill_is_not_read_again(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, model, texts = Work(tmp_path), TorchLlama.of_file(target), tmp_path / "part-0000.npz"
+    work.claim({})
+    tokens = np.arange(5, 65, dtype=np.int32).reshape(10, 6)
+    Texts(tokens, np.ones(tokens.shape, np.float32)).write(texts)
+    rows: list[int] = []
+    read = model.read
+
+    def counted(tokens: Any, *given: Any, **named: Any) -> Any:
+        rows.append(len(tokens))
+        return read(tokens, *given, **named)
+
+    def killed(_count: int) -> None:
+        if len(rows) == 2:
+            raise Killed
+
+    monkeypatch.setattr(model, "read", counted)
+    with pytest.raises(Killed):
+        work.read(texts, model, (1,), killed)
+    work.read(texts, model, (1,), lambda _: None)
+    assert rows == [4, 4, 2]
+    (notes,) = (tmp_path / "notes").iterdir()
+    assert Notes.read(notes).tokens.tolist() == tokens.tolist()
+
+
+def test_a_damaged_state_is_named(target: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.pt"
+    state.write_text("garbage\n")
+    learner = KINDS["draft"].begin(TorchLlama.of_file(target), Work(tmp_path))
+    with pytest.raises(UsageError, match=r"state\.pt cannot be read, or is damaged"):
+        Run(learner, state)
+
+
+def test_a_work_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file/work cannot be made the work folder: Not a directory"):
+        Work(tmp_path / "file" / "work").claim({})
 
 
 def test_a_folder_belongs_to_one_training(target: Path, tmp_path: Path) -> None:

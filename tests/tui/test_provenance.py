@@ -131,7 +131,7 @@ def test_what_was_refused_is_told_where_it_was_guessed() -> None:
         assert detail(trace, place, 80).plain.splitlines() == [
             f"␣own · {place + 1} of 4 · the target's own",
             "guessed here and not drawn:",
-            "  ␣is (draft 0.50, target 0.02) · \\x1b[2J (draft 0.20)",
+            "  ᵇ␣is (draft 0.50, target 0.02) · ᵃ\\x1b[2J (draft 0.20)",
         ]
         assert "guessed by a at depth 1" in detail(trace, place - 1, 80).plain
         assert "not drawn" not in detail(trace, place - 1, 80).plain

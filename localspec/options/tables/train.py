@@ -99,7 +99,7 @@ TRAIN_OPTIONS = (
         "End after so many tokens learned from; a text counts each time.",
         TRAIN,
         "N",
-        least=0,
+        least=1,
         most=10**12,
         key=False,
     ),
