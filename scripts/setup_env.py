@@ -15,7 +15,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from scripts.native_build import Recipe, choose_recipe, host_facts
 
@@ -87,9 +87,18 @@ def prepare(venv: Path, extras: list[str], *, torch: bool) -> Path:
 
 def pinned(name: str) -> str:
     """The version that pyproject.toml pins ``name`` to."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pins = [*project["dependencies"], *project["optional-dependencies"]["torch"]]
+    pins = project()["dependencies"]
     return next(str(pin).partition("==")[2] for pin in pins if pin.startswith(f"{name}=="))
+
+
+def optional(extra: str) -> list[str]:
+    """The requirements of an extra, as pyproject.toml has them."""
+    return [str(pin) for pin in project()["optional-dependencies"][extra]]
+
+
+def project() -> Any:
+    """What pyproject.toml says of the project."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def fingerprint(recipe: Recipe, version: str, extras: list[str], *, torch: bool) -> str:
@@ -134,13 +143,13 @@ def library_wheel(python: Path, recipe: Recipe, version: str) -> Path:
 
 
 def install_torch(python: Path) -> None:
-    """PyTorch at the pinned version, and never a CUDA build by accident (several GB).
+    """PyTorch at the pinned version and what goes with it, and never a CUDA build by accident (several GB).
 
     Raises:
         SetupError: a CUDA build came.
     """
     say("installing PyTorch for the CPU")
-    pip(python, "install", f"torch=={pinned('torch')}")
+    pip(python, "install", *optional("torch"))
     check = "import sys, torch; sys.exit(torch.version.cuda is not None)"
     if subprocess.run([python, "-c", check], check=False).returncode:
         raise SetupError("pip brought a CUDA build of torch: point PIP_FIND_LINKS at a CPU wheel")
