@@ -46,12 +46,12 @@ def torch_drafter(
     Raises:
         UsageError: torch is not installed, or it was made for another target.
         PairingError: it has another vocabulary.
-        ModelLoadError: the folder lacks something, or holds what it should not.
+        ModelLoadError: the folder is none of a head, lacks something, or holds what it should not.
     """
     folder = options.path
     if kind not in IN_TORCH:
-        raise UsageError(
-            f"{folder.name} is no head that is known, and draft models have to be GGUF files",
+        raise ModelLoadError(
+            f"the draft model: {folder.name} is a folder, not a GGUF file, and no head that is known",
             hint="Use a GGUF file of it.",
         )
     require_torch(kind)

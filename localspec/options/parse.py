@@ -102,7 +102,8 @@ class _Parser:
         """A name of another program beside another name: who wrote both may not know that they are one."""
         before, said = self._spelled.setdefault(option.name, (flag, value))
         if before != flag and said != value and not {before, flag}.isdisjoint(option.former):
-            raise UsageError(f"{before} and {flag} are one option here", hint=f"Use {option.flag} alone.")
+            ours = next((one for one in (before, flag) if one not in option.former), option.flag)
+            raise UsageError(f"{before} and {flag} are one option here", hint=f"Use {ours} alone.")
 
     def _take_places(self) -> None:
         wanted = self._command.arguments

@@ -54,6 +54,8 @@ def read_vocabulary(path: Path) -> tuple[LlamaVocab, str | None]:
     native = Native()
     params = native.lib.llama_model_default_params()
     params.vocab_only = True
+    nowhere = (ctypes.c_void_p * 1)()  # else llama.cpp asks every device it knows, and a server may be gone
+    params.devices = ctypes.addressof(nowhere)
     with native.log.captured() as lines:
         handle = native.lib.llama_model_load_from_file(os.fsencode(path), params)
     if not handle:

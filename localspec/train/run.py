@@ -147,7 +147,9 @@ class Run:
 def _kept(file: Path) -> Mapping[str, Any]:
     """Raises `UsageError`: the file was damaged from outside; this program replaces it whole."""
     try:
-        found: Mapping[str, Any] = torch.load(file, weights_only=False)
+        # A work folder may come from anywhere: it holds numbers, and nothing in it is run.
+        with torch.serialization.safe_globals([State, Point, Acceptance]):
+            found: Mapping[str, Any] = torch.load(file, weights_only=True)
     except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError):
         hint = "Remove it: the texts are kept, and learning begins again."
         raise UsageError(f"{file} cannot be read, or is damaged", hint=hint) from None

@@ -92,9 +92,8 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(corpus, "MOST_TOKENS", 59)
     with pytest.raises(UsageError, match="60 tokens, more than 59"):
         read_corpus(tmp_path, FakeVocab())
-    monkeypatch.setattr(corpus, "MOST_BYTES", 59)
     with pytest.raises(UsageError, match="MiB, more than"):
-        corpus_files(tmp_path)
+        corpus_files(tmp_path, most=59)
 
 
 def test_who_draws_on_it(tmp_path: Path) -> None:

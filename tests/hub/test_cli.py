@@ -86,7 +86,7 @@ def test_models_from_paths(tmp_path: Path) -> None:
 
 def test_models_by_name(stocked: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = stocked.get(REPO)
-    monkeypatch.setattr("localspec.hub.shelf.demo_model", lambda: tmp_path / "source.gguf")
+    monkeypatch.setattr("localspec.hub.shelf.DEMOS", {"demo": lambda: tmp_path / "source.gguf"})
     monkeypatch.chdir(tmp_path)
     named = {**NONE, "model": "demo", "model_draft": f"{REPO}:q4_k_m"}
     assert session.model_files(named) == (tmp_path / "source.gguf", path)
@@ -116,7 +116,7 @@ def test_names_that_are_nearly_right(
     stocked: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, hint: str, option: str
 ) -> None:
     stocked.get(REPO)
-    monkeypatch.setattr("localspec.hub.shelf.demo_model", lambda: tmp_path / "source.gguf")
+    monkeypatch.setattr("localspec.hub.shelf.DEMOS", {"demo": lambda: tmp_path / "source.gguf"})
     monkeypatch.chdir(tmp_path)
     Path("mine").mkdir()
     write(Path("mine/big.gguf"))

@@ -15,6 +15,7 @@ from localspec.hub.header import Array, read_header, structure_fault
 from localspec.hub.remove import removal, remove
 from localspec.hub.shelf import Entry, by_name, facts, located, shelf
 from localspec.hub.structure import fault_of
+from localspec.models.demo import DEMOS
 from tests.hub.conftest import Client
 from tests.support.gguf_files import DAMAGES, Damage, damage
 
@@ -195,7 +196,7 @@ def test_the_shelf(stocked: Client, tmp_path: Path, model: Path) -> None:
     (folder / "x.gguf").write_bytes(model.read_bytes())
     (folder / "broken.gguf").write_bytes(b"GGUF")
     (folder / "half-Q6_K-00001-of-00002.gguf").write_bytes(b"GGUF")
-    entries = [entry for entry in shelf(folder) if entry.name != "demo"]
+    entries = [entry for entry in shelf(folder) if entry.name not in DEMOS]
     names = [entry.name for entry in entries]
     assert names == [f"{REPO}:Q6_K", f"{REPO}:Q8_0", f"{REPO}:small-Q8_0", f"{folder}/broken.gguf", f"{folder}/x.gguf"]
     size = model.stat().st_size
@@ -209,7 +210,7 @@ def test_the_shelf(stocked: Client, tmp_path: Path, model: Path) -> None:
 
 def test_a_file_that_is_cut_short_is_damaged_in_the_list(tmp_path: Path, model: Path) -> None:
     (tmp_path / "cut.gguf").write_bytes(model.read_bytes()[:-8])
-    (entry,) = (entry for entry in shelf(tmp_path) if entry.name != "demo")
+    (entry,) = (entry for entry in shelf(tmp_path) if entry.name not in DEMOS)
     assert entry.architecture == "llama"
     assert entry.fault == facts(entry.path)["fault"]
     assert "8 bytes are missing at its end" in (entry.fault or "")

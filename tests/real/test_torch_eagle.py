@@ -26,7 +26,7 @@ from localspec.drafters.files import EAGLE, EAGLE3
 from localspec.drafters.head import HeadModel
 from localspec.drafters.options import Scored
 from localspec.engine import Engine
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import LocalspecError, ModelLoadError, UsageError
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec_types import draft_type
@@ -192,7 +192,7 @@ def test_a_folder_is_what_its_config_says(folder: Path) -> None:
 
 def test_a_folder_of_another_kind_is_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 30}')
-    with pytest.raises(UsageError, match="is no head that is known, and draft models have to be GGUF files"):
+    with pytest.raises(ModelLoadError, match="is a folder, not a GGUF file, and no head that is known"):
         load(EngineOptions(ModelOptions(folder / "target.gguf"), ModelOptions(tmp_path), n_ctx=256))
 
 

@@ -287,9 +287,8 @@ async def reading() -> AsyncIterator[tuple[LocalspecApp, Pilot[None], list[Secti
 @on_screen
 async def test_past_answers_become_widgets_where_somebody_looks_and_the_view_stays() -> None:
     async with reading() as (app, pilot, sections):
-        await pilot.press("pageup", "pageup")
-        view = app.transcript
-        await until(pilot, lambda: view.scroll_y == view.scroll_target_y < view.max_scroll_y)
+        await _page_up(app, pilot)
+        await _page_up(app, pilot)
         first = _first_number(screen_text(app))
         await until(pilot, lambda: all(section.blocks for section in sections[first - 1 : first + 2]))
         await pilot.pause()
@@ -328,6 +327,13 @@ async def _look_at(pilot: Pilot[None], view: Transcript, part: Widget, below: in
 
 def _row(shown: str, text: str) -> int:
     return next((row for row, line in enumerate(shown.split("\n")) if text in line), -1)
+
+
+async def _page_up(app: LocalspecApp, pilot: Pilot[None]) -> None:
+    view = app.transcript
+    before = view.scroll_y
+    await pilot.press("pageup")
+    await until(pilot, lambda: view.scroll_y == view.scroll_target_y < before)
 
 
 def _first_number(shown: str) -> int:

@@ -6,6 +6,7 @@ import pytest
 from textual.events import Key
 
 from localspec.backends.fake import FakeTarget, FakeVocab
+from localspec.tui import app as screen
 from localspec.tui.app import LocalspecApp
 from localspec.tui.compare import CompareScreen
 from localspec.tui.composer import Offers
@@ -123,9 +124,9 @@ async def test_keys_in_a_panel_are_its_own() -> None:
         await pilot.press("f3")
         await until(pilot, lambda: "31 steps" in screen_text(app))
         await pilot.press("f6", "pagedown")
-        await pilot.pause()
-        assert isinstance(app.side.panel, StatsPanel)
-        assert app.side.panel.scroll_y > 0
+        panel = app.side.panel
+        assert isinstance(panel, StatsPanel)
+        await until(pilot, lambda: panel.scroll_y > 0)
         await pilot.press("f1")
         await until(pilot, lambda: "You are looking at what guessing ahead does" in joined(screen_text(app)))
         await pilot.press("escape")
@@ -172,7 +173,7 @@ async def test_lines_that_go_away_stand_at_the_top_and_not_longer_than_their_exc
         lines = screen_text(app).splitlines()
         assert any("step mode" in line for line in lines[:5])
         assert not any("step mode" in line for line in lines[5:])
-        assert all(one.timeout <= 3 for one in app._notifications)
+        assert all(one.timeout == screen.GLANCE for one in app._notifications)
         app.composer.write("a")
         await pilot.press("enter")
         assert not told(app)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from tests.tui import scenes
 from tests.tui.grid import Grid, difference
-from tests.tui.support import on_screen
+from tests.tui.support import on_screen, until
 
 SHOTS = [(name, size) for name, scene in scenes.SCENES.items() for size in scene.sizes]
 
@@ -14,9 +16,11 @@ SHOTS = [(name, size) for name, scene in scenes.SCENES.items() for size in scene
 @pytest.mark.parametrize(("name", "size"), SHOTS, ids=[f"{name}-{size[0]}x{size[1]}" for name, size in SHOTS])
 @on_screen
 async def test_it_looks_as_it_did(name: str, size: tuple[int, int]) -> None:
-    async with scenes.played(scenes.SCENES[name], size) as (app, _pilot):
-        shown = Grid.of(app)
-    found = difference(Grid.read(scenes.path(name, size).read_text("utf-8")), shown)
+    wanted = Grid.read(scenes.path(name, size).read_text("utf-8"))
+    async with scenes.played(scenes.SCENES[name], size) as (app, pilot):
+        with suppress(AssertionError):  # what differs is told below
+            await until(pilot, lambda: not difference(wanted, Grid.of(app)))
+        found = difference(wanted, Grid.of(app))
     assert not found, f"{name} at {size[0]}x{size[1]} (python -m tests.tui.scenes {name} writes it anew):\n{found}"
 
 
