@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from textual import constants
 from textual.pilot import Pilot
 
 from localspec.backends.base import Rows, Work
@@ -157,13 +156,6 @@ async def idle(*_: float) -> None:
         await asyncio.sleep(0)
         if not loop._ready:  # type: ignore[attr-defined]
             return
-
-
-async def frame(*_: float) -> None:
-    """The same with what waits for the next time that the screen is drawn."""
-    await idle()
-    await asyncio.sleep(1 / constants.MAX_FPS)
-    await idle()
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
