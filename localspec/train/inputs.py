@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.backends.llamacpp import Native
-from localspec.backends.llamacpp.model import check_file, load_error
+from localspec.backends.llamacpp.model import load_vocabulary
 from localspec.backends.llamacpp.vocab import LlamaVocab
 from localspec.chat import ChatTemplate, default_template, encode_chat
 from localspec.drafters.corpus import corpus_files, read_text
@@ -50,16 +49,8 @@ def source_of(wish: Wish, target: Path) -> Source:
 
 def read_vocabulary(path: Path) -> tuple[LlamaVocab, str | None]:
     """The vocabulary and the chat template of a file, without its weights. They stay in memory to the end."""
-    check_file(path)
     native = Native()
-    params = native.lib.llama_model_default_params()
-    params.vocab_only = True
-    nowhere = (ctypes.c_void_p * 1)()  # else llama.cpp asks every device it knows, and a server may be gone
-    params.devices = ctypes.addressof(nowhere)
-    with native.log.captured() as lines:
-        handle = native.lib.llama_model_load_from_file(os.fsencode(path), params)
-    if not handle:
-        raise load_error(path, lines)
+    handle = load_vocabulary(native, path)
     template: bytes | None = native.lib.llama_model_chat_template(handle, ctypes.c_char_p(None))
     vocab = LlamaVocab(native.lib, native.lib.llama_model_get_vocab(handle))
     return vocab, template.decode("utf-8", "replace") if template else None

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from localspec.backends.llamacpp.adapters import Adapter, load_adapter
 from localspec.backends.llamacpp.devices import BufferType, Device
@@ -188,6 +189,24 @@ class LlamaModel:
         self.adapters = ()
         self.native.connections.subtract(self._servers)
         self._servers = ()
+
+
+def load_vocabulary(native: Native, path: Path) -> Any:
+    """llama.cpp's handle of a file of which tokens and metadata are read, and no weights; it is the caller's to free.
+
+    Raises:
+        ModelLoadError, OutOfMemory: the file cannot be read.
+    """
+    check_file(path)
+    params = native.lib.llama_model_default_params()
+    params.vocab_only = True
+    nowhere = (ctypes.c_void_p * 1)()  # else llama.cpp asks every device it knows, and a server may be gone
+    params.devices = ctypes.addressof(nowhere)
+    with native.log.captured() as lines:
+        handle = native.lib.llama_model_load_from_file(os.fsencode(path), params)
+    if not handle:
+        raise load_error(path, lines)
+    return handle
 
 
 def check_file(path: Path, flag: str = "-m / -md") -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from localspec.backends.llamacpp.devices import Device
-from localspec.backends.llamacpp.model import check_file, load_error
+from localspec.backends.llamacpp.model import load_vocabulary
 from localspec.backends.llamacpp.native import Native
 from localspec.backends.llamacpp.selftest import remembered
 from localspec.backends.llamacpp.vocab import LlamaVocab
@@ -64,14 +63,8 @@ def _backends(library: Any) -> list[str]:
 
 def _vocabulary(native: Native, role: str, path: Path) -> LlamaVocab | None:
     lib = native.lib
-    params = lib.llama_model_default_params()
-    params.vocab_only = True
     try:
-        check_file(path)
-        with native.log.captured() as lines:
-            handle = lib.llama_model_load_from_file(os.fsencode(path), params)
-        if not handle:
-            raise load_error(path, lines)
+        handle = load_vocabulary(native, path)
     except LocalspecError as error:
         _say(role, {"error": [error.message, error.hint]})
         return None
