@@ -121,6 +121,28 @@ def together(engine: Engine, wishes: Sequence[GenerationRequest], *, limit: int 
     return outcomes
 
 
+def check_all_ways(guessing: Engine, plain: EngineOptions, text: Sequence[int], *, drafted: int) -> None:
+    """Answers to ``text`` are those of an engine that guesses nothing: greedy and drawn, chain and tree, a second turn,
+    another answer, and two conversations at once. Each had more than ``drafted`` guesses."""
+    begun = GenerationRequest(tokens=tuple(text), max_tokens=20, sampling=GREEDY, spec=TREE)
+    drawn = SamplingParams(temperature=0.8, seed=6)
+    first = answer(guessing, begun)
+    wishes = [
+        replace(begun, tokens=(*text, *first.ids, 28, 284)),
+        replace(begun, sampling=drawn),
+        replace(begun, tokens=tuple(text[:8]), spec=CHAIN),
+        replace(begun, sampling=replace(drawn, repeat_penalty=1.2), spec=CHAIN),
+    ]
+    later = [*together(guessing, wishes[:2]), *together(guessing, wishes[2:])]
+    assert min(outcome.stats.draft_n for outcome in (first, *later)) > drafted
+    by_ratio = replace(begun, sampling=drawn, spec=replace(CHAIN, accept="ratio"))
+    assert answer(guessing, by_ratio).stats.draft_n > 15
+    with load(plain) as engine:
+        assert [one.ids for one in (first, *later)] == [
+            answer(engine, replace(wish, spec=PLAIN)).ids for wish in (begun, *wishes)
+        ]
+
+
 def check(engine: Engine) -> None:
     """Between steps the caches of target and drafters hold committed tokens and nothing else."""
     target = engine.target

@@ -25,10 +25,20 @@ from localspec.errors import OutOfMemory, UsageError
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
-from localspec.types import GenerationRequest, SamplingParams, Tokens
+from localspec.types import GenerationRequest, Tokens
 from localspec.vocab import pair
 from tests.engine.support import Outcome
-from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, check_cells, exact_options, opened, single, together
+from tests.real.support import (
+    CHAIN,
+    GREEDY,
+    TREE,
+    answer,
+    check_all_ways,
+    check_cells,
+    exact_options,
+    opened,
+    single,
+)
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 from tests.support.gguf_mtp import TinyMtp
 
@@ -256,24 +266,9 @@ def engine(folder: Path, name: str, **changes: Any) -> Iterator[Engine]:
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_text_is_the_targets_own(folder: Path, name: str) -> None:
     """Greedy and drawn, chain and tree, a second turn, another answer, and two conversations at once."""
-    begun = GenerationRequest(tokens=TEXT, max_tokens=20, sampling=GREEDY, spec=TREE)
-    drawn = SamplingParams(temperature=0.8, seed=6)
+    plain = exact_options(folder / f"{name}.gguf", spec_types=("none",))
     with engine(folder, name, sequences=2) as one:
-        first = answer(one, begun)
-        wishes = [
-            replace(begun, tokens=(*TEXT, *first.ids, 28, 284)),
-            replace(begun, sampling=drawn),
-            replace(begun, tokens=TEXT[:8], spec=CHAIN),
-            replace(begun, sampling=replace(drawn, repeat_penalty=1.2), spec=CHAIN),
-        ]
-        later = [*together(one, wishes[:2]), *together(one, wishes[2:])]
-        assert min(outcome.stats.draft_n for outcome in (first, *later)) > 35
-        by_ratio = replace(begun, sampling=drawn, spec=replace(CHAIN, accept="ratio"))
-        assert answer(one, by_ratio).stats.draft_n > 15
-    with load(exact_options(folder / f"{name}.gguf", spec_types=("none",))) as plain:
-        assert [one.ids for one in (first, *later)] == [
-            answer(plain, replace(wish, spec=PLAIN)).ids for wish in (begun, *wishes)
-        ]
+        check_all_ways(one, plain, TEXT, drafted=35)
 
 
 def test_the_layers_are_the_targets(folder: Path) -> None:
