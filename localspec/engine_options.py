@@ -13,6 +13,8 @@ from localspec.drafters.options import Scored, Shape, TextOptions
 class EngineOptions:
     """Everything an engine is built from. ``spec_types=None``: suffixes, and the draft model if there is one.
 
+    ``sequences`` answers run at a time, and ``kept`` conversations beside them wait for a prompt that begins alike.
+    ``most_running`` and ``most_waiting`` requests: with more than that nothing is guessed (0: no such limit).
     ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
     ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
@@ -31,6 +33,9 @@ class EngineOptions:
     flash_attn: str = "auto"
     swa_full: bool = True
     sequences: int = 1
+    kept: int = 0
+    most_running: int = 0
+    most_waiting: int = 0
     tree_nodes: int = 16
     measure: bool = True
     by_text: TextOptions = field(default_factory=TextOptions)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from localspec.backends.options import CPU_ONLY, ModelOptions, RopeOptions
 from localspec.backends.predicting import check_predictors
-from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
+from localspec.control import AutoController, Controller, CostCurve, LoadGuard, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.files import DRAFT_MODEL, MTP, NORMED_TYPES, PARD
@@ -35,6 +35,8 @@ __all__ = ["EngineOptions", "ModelOptions", "Progress", "RopeOptions", "load"]
 
 #: Called with what is being loaded and the share that is done, 0…1; returning False gives up.
 Progress = Callable[[str, float], bool]
+#: Rows of a pass that have logits, where one sequence alone needs no more: each takes a vocabulary of floats.
+_OUTPUTS = 128
 
 
 def load(
@@ -119,8 +121,15 @@ class _Loader:
             loads=tuple(self._loads),
             exact=target.exact,
         )
-        controller = self._controller(target, drafters)
-        return Engine(target, drafters, template=template, info=info, controller=controller)
+        return Engine(
+            target,
+            drafters,
+            template=template,
+            info=info,
+            controller=self._controller(target, drafters),
+            load=LoadGuard(options.most_running, options.most_waiting),
+            most_running=options.sequences,
+        )
 
     def _controller(self, target: LlamaTarget, drafters: Sequence[Drafter]) -> Controller:
         """Measures what rows cost, where that is going to be asked."""
@@ -173,9 +182,9 @@ class _Loader:
             n_batch=options.n_batch,
             n_ubatch=options.n_ubatch,
             flash_attn=options.flash_attn,
-            sequences=options.sequences,
+            sequences=self._sequences,
             branches=max(options.tree_nodes - 1, 1),
-            outputs=options.sequences * (options.tree_nodes + 1),
+            outputs=min(options.sequences * (options.tree_nodes + 1), max(_OUTPUTS, options.tree_nodes + 1)),
             swa_full=options.swa_full,
         )
 
@@ -207,9 +216,13 @@ class _Loader:
 
         options, model, caps = self._options.draft, target.model, target.caps
         assert options is not None
-        about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._options.sequences)
+        about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, self._sequences)
         shape = self._options.medusa_tree or "dynamic"
         return self._kept(torch_drafter(kind, options, about, self._options.scored, shape))
+
+    @property
+    def _sequences(self) -> int:
+        return self._options.sequences + self._options.kept
 
     @property
     def _draft_is_folder(self) -> bool:
