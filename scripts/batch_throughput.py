@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -30,10 +30,10 @@ from localspec.host import HostedEngine
 from localspec.models.demo import demo_model
 from localspec.tools.prompts import built_in
 from localspec.tools.stats import spread
-from localspec.types import Finished, GenerationRequest, SamplingParams, SpecParams
+from localspec.types import Finished, GenerationRequest, SamplingParams, SpecMode, SpecParams
 from scripts.peer import free_port, wait_for
 
-MODES = ("auto", "fixed", "off")
+MODES: tuple[SpecMode, ...] = ("auto", "fixed", "off")
 DEPTHS = {"auto": 16, "fixed": 3, "off": 0}
 
 
@@ -135,7 +135,7 @@ def all_sides(args: argparse.Namespace, parallel: int, stack: ExitStack) -> dict
     )
     engine = stack.enter_context(HostedEngine(options))
     sides: dict[str, Side] = {
-        mode: Ours(engine, replace(SpecParams(), mode=mode, depth=DEPTHS[mode]), args.predict) for mode in MODES
+        mode: Ours(engine, SpecParams(mode=mode, depth=DEPTHS[mode]), args.predict) for mode in MODES
     }
     if args.server is not None:
         for name, flag in (("server, unified", "--kv-unified"), ("server, split", "--no-kv-unified")):

@@ -40,9 +40,10 @@ def some_lines(n: int) -> list[dict[str, Any]]:
     head = "abcdefghijklmnopqrstuvwxyz" * 2
     items: list[dict[str, Any]] = []
     for i in range(n):
-        item: dict[str, Any] = {"id": f"line {i}", "prompt": head[: 1 + 7 * i % 50] + "abc"[: i % 3]}
-        item |= [{}, {"temp": 0}, {"n_predict": 3 + i % 5}, {"spec": "off"}, {"messages": [], "prompt": None}][i % 5]
-        if item.get("messages") == []:
-            item["messages"] = [{"role": "user", "content": head[: 3 + i % 9]}]
-        items.append(item)
+        question = [{"role": "user", "content": head[: 3 + i % 9]}]
+        own: list[dict[str, Any]] = [
+            *({}, {"temp": 0}, {"n_predict": 3 + i % 5}, {"spec": "off"}),
+            {"messages": question, "prompt": None},
+        ]
+        items.append({"id": f"line {i}", "prompt": head[: 1 + 7 * i % 50] + "abc"[: i % 3], **own[i % 5]})
     return items

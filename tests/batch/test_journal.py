@@ -37,7 +37,7 @@ def test_lines_are_appended(tmp_path: Path) -> None:
 @settings(max_examples=60)
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=5), st.data())
 def test_a_torn_line_is_dropped(
-    texts: list[str], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject
 ) -> None:
     """Wherever a run is killed: what was whole stays, and what follows stands on a line of its own."""
     path = tmp_path_factory.mktemp("torn") / "out.jsonl"
@@ -88,7 +88,8 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
     path = str(tmp_path / "out.jsonl")
     with Journal(path, resume=False), pytest.raises(UsageError, match="another run is writing"):
         Journal(path, resume=True)
-    Journal(path, resume=True)
+    with Journal(path, resume=True):
+        pass
 
 
 def test_a_file_that_got_nothing_goes_again(tmp_path: Path) -> None:

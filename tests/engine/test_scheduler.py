@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from localspec.backends.base import Rows, Work
 from localspec.backends.fake import FakeTarget, FakeVocab
 from localspec.control import AutoController, CostCurve, Limits, LoadGuard, Wish
+from localspec.drafters.base import Drafter
 from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine
 from localspec.spec.tree import TokenTree
@@ -24,8 +25,8 @@ NO_END = SamplingParams(temperature=0.7, ignore_eos=True, seed=2)
 class Watched(FakeTarget):
     """Keeps what each pass was for: (rows of trees, rows of prompts)."""
 
-    def __init__(self, **more: int) -> None:
-        super().__init__(FakeVocab(12), spread=2.0, **more)
+    def __init__(self, *, n_ctx: int = 512, sequences: int = 4) -> None:
+        super().__init__(FakeVocab(12), spread=2.0, n_ctx=n_ctx, sequences=sequences)
         self.seen: list[tuple[int, int]] = []
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
@@ -37,7 +38,7 @@ class Watched(FakeTarget):
 
 
 def engine_of(target: FakeTarget, *, most_running: int | None = None, load: LoadGuard | None = None) -> Engine:
-    drafters = [draft_model(target, noise=1.0), ngrams(), Suffix()]
+    drafters: list[Drafter] = [draft_model(target, noise=1.0), ngrams(), Suffix()]
     return Engine(target, drafters, prompt_chunk=16, most_running=most_running, load=load)
 
 

@@ -78,7 +78,7 @@ class Run:
         self._write = write
         self._meter = meter
         self._tick = tick
-        self._width = plan.parallel + min(plan.parallel, AHEAD)
+        self._width = plan.parallel + min(plan.parallel - 1, AHEAD)  # one at a time come in order
         self._running: set[int] = set()  # lines
         self._ended: queue.SimpleQueue[tuple[Task, Answered | Failed]] = queue.SimpleQueue()
         self._again: list[Task] = []  # whose engine died
