@@ -75,7 +75,7 @@ def _checked(values: Values) -> Values:
     if values["resume"] and place in (None, STANDARD):
         raise UsageError("--resume is given without a file to go on with", hint="Name it with -o FILE.")
     with suppress(OSError, ValueError):
-        if place not in (None, STANDARD) and os.path.samefile(values["input"], place):
+        if None not in (place, values["input"]) and os.path.samefile(values["input"], place):
             raise UsageError(f"{place} is the input, too", hint="Write to another file.")
     if 0 < values["max_concurrency"] < values["parallel"]:
         note(f"nothing is guessed while more than {values['max_concurrency']} lines run (--spec-max-concurrency)")
@@ -87,12 +87,12 @@ def _checked(values: Values) -> Values:
 
 
 @contextmanager
-def _input(name: str) -> Iterator[BinaryIO]:
-    if name != STANDARD:
+def _input(name: str | None) -> Iterator[BinaryIO]:
+    if name not in (None, STANDARD):
         with open_input(name) as source:
             yield source
-    elif sys.stdin is None:
-        raise UsageError("standard input is closed", hint="Name a file.")
+    elif sys.stdin is None or (name is None and sys.stdin.isatty()):
+        raise UsageError("there is nothing to answer", hint="Name a file, or pipe lines in.")
     else:
         yield sys.stdin.buffer
 

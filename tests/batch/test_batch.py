@@ -21,7 +21,7 @@ THIRTY = some_lines(30)
 @pytest.fixture(scope="module")
 def alone() -> dict[int, dict[str, Any]]:
     """What thirty lines are answered one after the other, without guesses."""
-    done = batch("-", "-np", "1", "--spec", "off", stdin=lines(THIRTY))
+    done = batch("-np", "1", "--spec", "off", stdin=lines(THIRTY))
     assert done.returncode == 0, done
     return {record["line"]: record for record in records(done.stdout)}
 
@@ -216,7 +216,6 @@ def test_a_line_that_kills_the_engine_takes_no_other_along(parallel: str, alone:
         (("in.jsonl", "-np", "0"), "-np 0 is out of range"),
         (("in.jsonl", "--exact", "-np", "4"), "--exact and -np"),
         (("in.jsonl", "--spec-metrics", "all"), "is not possible"),
-        ((), "FILE is missing"),
     ],
     ids=str,
 )
@@ -247,6 +246,13 @@ def test_standard_input_that_is_closed() -> None:
     done = shell('"$@" <&-', "batch", "-", *USUAL, module=FAKE)
     assert done.returncode in (0, ExitCode.USAGE)
     assert b"Traceback" not in done.stderr
+
+
+def test_at_a_terminal_an_input_is_named() -> None:
+    with Terminal("batch", *USUAL, module=FAKE) as terminal:
+        code, seen = terminal.end()
+    assert code == ExitCode.USAGE
+    assert "there is nothing to answer. Name a file, or pipe lines in." in plain(seen)
 
 
 def test_progress_is_for_terminals(tmp_path: Path) -> None:

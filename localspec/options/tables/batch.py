@@ -9,9 +9,7 @@ from localspec.options.tables.groups import OUTPUT, TOOL
 from localspec.options.tables.load import LOAD_OPTIONS
 from localspec.options.tables.tools import OUTPUT_FILE
 
-INPUT = Option(
-    "input", (), str, None, "JSON lines to answer; - reads standard input.", TOOL, "FILE", key=False, required=True
-)
+INPUT = Option("input", (), str, None, "JSON lines to answer; not given or -: standard input.", TOOL, "FILE", key=False)
 BATCH_OPTIONS = (
     INPUT,
     replace(OUTPUT_FILE, help="Write answers there, a line each; not given or -: standard output."),
