@@ -38,12 +38,10 @@ def main() -> int:
         source, whole, pieces = (place / f"{name}.jsonl" for name in ("in", "whole", "pieces"))
         source.write_text("".join(json.dumps(line) + "\n" for line in prompts(args.lines)))
         flags = ("-m", str(model), "-n", str(args.predict), "-s", str(args.seed), "-np", str(args.parallel))
-        began = time.monotonic()
         run(source, whole, flags).wait()
-        seconds = time.monotonic() - began
-        kills, starts = killed(source, pieces, flags, args.kills, random.Random(args.seed), seconds)
+        kills = killed(source, pieces, flags, args.kills, random.Random(args.seed))
         code = run(source, pieces, flags).wait()
-        return report(whole, pieces, args.lines, kills, starts, code)
+        return report(whole, pieces, args.lines, kills, code)
 
 
 def prompts(n: int) -> list[dict[str, Any]]:
@@ -60,36 +58,36 @@ def run(source: Path, out: Path, flags: tuple[str, ...]) -> subprocess.Popen[byt
     return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
-def killed(
-    source: Path, out: Path, flags: tuple[str, ...], kills: int, rng: random.Random, seconds: float
-) -> tuple[int, int]:
-    """How often it was killed, and how often started for that; it may end before it is killed."""
-    done = starts = 0
-    while done < kills and starts < 2 * kills:
-        process = run(source, out, flags)
-        starts += 1
-        time.sleep(rng.uniform(0.2, 1.0) * max(2.5 * seconds / kills, 4.0))
+def killed(source: Path, out: Path, flags: tuple[str, ...], kills: int, rng: random.Random) -> int:
+    """How often it was killed: every fifth time at any moment, even while it loads, else when it wrote a line more,
+    and then some; it may end before."""
+    for kill in range(kills):
+        process, before = run(source, out, flags), lines_in(out)
+        if kill % 5 == 4:
+            time.sleep(rng.uniform(0.1, 2.0))
+        else:
+            while process.poll() is None and lines_in(out) == before:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0.0, 1.0))
         if process.poll() is not None:
-            break
+            return kill
         process.kill()
         process.wait()
-        done += 1
-        lines = out.read_bytes().count(b"\n") if out.exists() else 0
-        print(f"kill {done}: {lines} lines are out", flush=True)
-    return done, starts
+        torn = "" if not out.exists() or out.read_bytes()[-1:] in (b"", b"\n") else ", the last one torn"
+        print(f"kill {kill + 1}: {lines_in(out)} lines are out{torn}", flush=True)
+    return kills
 
 
-def report(whole: Path, pieces: Path, lines: int, kills: int, starts: int, code: int) -> int:
+def report(whole: Path, pieces: Path, lines: int, kills: int, code: int) -> int:
     first, second = (answers(path) for path in (whole, pieces))
     differ = [line for line in first if first[line] != second.get(line)]
-    twice = count(pieces) - len(second)
-    lost = lines - len(second)
-    print(f"{kills} kills in {starts} starts; exit code {code}; {lost} lost, {twice} twice, {len(differ)} differ")
+    twice, lost = lines_in(pieces) - len(second), lines - len(second)
+    print(f"{kills} kills; exit code {code}; {lost} lost, {twice} twice, {len(differ)} differ")
     return 0 if code == 0 and not (lost or twice or differ) else 1
 
 
-def count(path: Path) -> int:
-    return path.read_bytes().count(b"\n")
+def lines_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def answers(path: Path) -> dict[int, tuple[Any, ...]]:
