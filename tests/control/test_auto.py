@@ -265,6 +265,17 @@ def test_the_user_hears_why() -> None:
     assert controller.notices() == []
 
 
+@pytest.mark.parametrize(
+    ("lag", "left", "asked"), [(2, 40, True), (6000, None, False), (300, 16, False), (300, 400, True)]
+)
+def test_what_is_yet_to_be_read_must_be_won_back(lag: int, left: int | None, asked: bool) -> None:
+    """A head that pays has not read the prompt of another conversation: for a short answer it is not worth it."""
+    controller = AutoController(CostCurve({1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0}))
+    run(controller, {"draft": source([0.6] * N, 4, pass_s=0.07)}, CURVES["F16"], 400, spec=AUTO)
+    (prices,) = controller.plan([Wish(1, AUTO, Limits(64, 64, 64), 0, {"draft": lag}, frozenset({"draft"}), left)])
+    assert ("draft" in prices) == asked
+
+
 class Counting:
     """A guesser that counts how often it is asked."""
 
