@@ -154,7 +154,9 @@ class AutoController:
         pass_s = self._level_s.get(name, 0.0)
         reading = _READ * wish.drafters[name] * pass_s
         affords = self._ledger.affords(arm.trial(pass_s) + reading)
-        hopeless = not arm.on and bool(pass_s) and self._best_chain(name, _BEST, most)[1] <= 0
+        # The first pass that tells what one takes may have been held up.
+        ease = _SLOWEST if arm.asks <= 2 else 1.0
+        hopeless = not arm.on and bool(pass_s) and self._best_chain(name, _BEST, most, ease)[1] <= 0
         arm.decide(gain, affords, hopeless=hopeless)
         if arm.burst > 0:
             return 1, math.inf  # one level says how often guesses hold
@@ -163,13 +165,15 @@ class AutoController:
         wins = arm.on and gain * ahead / (1 + gain) > reading * self._rate
         return (depth, gain) if wins else (0, 0.0)
 
-    def _best_chain(self, name: str, alpha: float, most: int) -> tuple[int, float]:
-        """The depth at which a chain wins the most tokens a step, and how many more than plain decoding."""
+    def _best_chain(self, name: str, alpha: float, most: int, ease: float = 1.0) -> tuple[int, float]:
+        """The depth at which a chain wins the most tokens a step, and how many more than plain decoding. Its passes are
+        taken for ``ease`` times as fast as known."""
         best, gain, held = 0, 0.0, 0.0
+        level_s = self._level_s.get(name, 0.0) / ease
         host = self._host["guessed"] - self._host["plain"]
         for depth in range(1, most + 1):
             held += alpha**depth
-            seconds = depth * self._level_s.get(name, 0.0) + self._extra(depth) + host
+            seconds = depth * level_s + self._extra(depth) + host
             if held - self._rate * seconds > gain:
                 best, gain = depth, held - self._rate * seconds
         return best, gain

@@ -299,6 +299,24 @@ def test_what_cannot_pay_however_often_it_holds_is_hardly_ever_asked() -> None:
     assert draft.asks <= 4, "after a thousand tokens it may be cheaper"
 
 
+def test_a_trial_that_was_held_up_is_no_verdict() -> None:
+    """The one pass that told what a draft model costs took twice as long: it is given the rest of its trial."""
+
+    class HeldUp(Counting):
+        @property
+        def pass_s(self) -> float:
+            return 1.0 if self.asks == 2 else 0.45
+
+        @pass_s.setter
+        def pass_s(self, _: float) -> None:
+            pass
+
+    draft = HeldUp(source([0.97] * N, 4, pass_s=0.45))
+    controller = AutoController(CostCurve({1: 1.0, 2: 1.4, 4: 1.6, 8: 2.2}))
+    run(controller, {"draft": draft}, lambda rows: {1: 1.0, 2: 1.4}.get(rows, 1.2 + 0.125 * rows), 300, spec=AUTO)
+    assert draft.asks > 20
+
+
 def test_the_ledger_forgets() -> None:
     ledger = Ledger()
     for _ in range(300):
