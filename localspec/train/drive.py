@@ -179,8 +179,10 @@ class _Shift:
                     self._more()
                     continue
                 self._learn(run, notes)
-                if run.state.tokens >= self._due(run) or self._done(run) >= 1:
+                if run.state.tokens >= self._due(run):
                     self._measure(run, held)
+            if run.state.curve[-1].tokens < run.state.tokens:  # what is written down is what the file holds
+                self._measure(run, held)
             finished = True
         except _Stopped:
             self._save(run)

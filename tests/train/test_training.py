@@ -99,6 +99,7 @@ def test_no_text_is_written_that_there_is_no_time_to_learn_from(
     timed = replace(job(tmp_path, target, "eagle3", 0), seconds=2.0, tokens=None)
     result = drive(timed, Endless(texts.texts, texts.weights, texts.rows, texts.length), Deaf())
     assert result.finished
+    assert result.curve[-1].tokens == result.tokens, "the last measurement is of what was kept"
     end = next(clock)
     assert len(asked) > 1
     assert max(asked) < 0.65 * end
