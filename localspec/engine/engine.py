@@ -278,7 +278,7 @@ class Engine:
         lags = self._panel.lags(seq, n_past, spec.types, answer.idle)
         if answer.left is not None:
             room = replace(room, depth=min(answer.left - 1, room.depth))
-        return Wish(seq, spec, room, n_past, lags, self._costly)
+        return Wish(seq, spec, room, n_past, lags, self._costly, answer.left)
 
     def _room(self, sharers: int, beside: int) -> Limits:
         """What load, batch, sequence ids and context leave to each for guesses."""
