@@ -44,7 +44,7 @@ CARDS = {
 }
 #: What is looked for in the machine code.
 INSTRUCTIONS = {
-    "mma": r"\b[A-Z]*MMA\b|\bUTC[A-Z]*MMA\b",
+    "mma": r"\b[A-Z]+MMA\b",
     "wgmma": r"\bHGMMA\b",
     "tcgen05": r"\bUTC[A-Z]*MMA\b",
     "async copy": r"\bLDGSTS\b",

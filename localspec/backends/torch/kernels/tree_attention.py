@@ -259,7 +259,7 @@ def launches(
         (rows, heads),
         (parts, sums, forest.starts, out, rows, sequences, tiles.splits),
         {"BS": 8 if tiles.splits < 8 else 32, **shape},
-        1,
+        1 if tiles.splits < 8 else 4,
     )
     return [part, merge]
 
