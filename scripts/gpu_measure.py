@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,7 +48,7 @@ class Bench:
 
     @property
     def cuda(self) -> bool:
-        return self.device.type == "cuda"
+        return bool(self.device.type == "cuda")
 
     def wait(self) -> None:
         if self.cuda:
@@ -199,15 +200,18 @@ def measure_kernels(bench: Bench, decoder: Decoder, rows: int, context: int, roo
 def _products(bench: Bench, decoder: Decoder, rows: int) -> Iterator[Alone]:
     shape, layers = decoder.shape, decoder.layers
     for name, (height, columns) in shape.matrices.items():
-        x = bench.random(rows, columns)
         read = sum(size_of(layer.weights[name]) for layer in layers) / len(layers)
-        run: Callable[[Layer], Any] = lambda layer, name=name, x=x: decoder.product(x, layer.weights[name])  # noqa: E731
+        run = partial(_product, decoder, bench.random(rows, columns), name)
         yield Alone(f"product: {name}", run, read, rows * height * columns)
     x = bench.random(rows, shape.width)
     times = rows * shape.n_vocab * shape.width
     yield Alone(
         "product: output", lambda _: decoder.product(x, decoder.output), size_of(decoder.output), times, layered=False
     )
+
+
+def _product(decoder: Decoder, x: Tensor, name: str, layer: Layer) -> Tensor:
+    return decoder.product(x, layer.weights[name])
 
 
 def _others(bench: Bench, decoder: Decoder, feed: Feed, rows: int, context: int) -> Iterator[Alone]:

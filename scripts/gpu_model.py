@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from localspec.backends.torch.kernels.quant_matmul import MAX_ROWS
 from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn
 from localspec.backends.torch.kernels.tree_attention import Forest, packed
 
-Weight = Tensor | Planes
+Weight: TypeAlias = "Tensor | Planes"
 TOP = 10  # children of a node that are looked at, as EAGLE-2 does
 
 
@@ -68,7 +69,7 @@ SHAPES = {
 }
 #: Kinds of the matrices; ``Q4_K_M`` has better ones for half of the inner matrices and for the last of all.
 FORMS = ("bf16", "Q8_0", "Q4_K_M")
-_BITS = {"bf16": 16.0, "Q8_0": 8.5, "Q4_K": 4.625, "Q6_K": 6.5625}
+_BITS = {"bf16": 16.0, "Q8_0": 8.5, "Q4_K": 4.625, "Q6_K": 6.625}
 
 
 def kind_of(form: str, name: str, layer: int) -> str:
@@ -92,22 +93,27 @@ def random_matrix(kind: str, rows: int, columns: int, like: Tensor) -> Weight:
     if kind == "bf16":
         return torch.empty((rows, columns), dtype=like.dtype, device=like.device).normal_(std=columns**-0.5)
 
-    def whole(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-        return torch.randint(0, 256, shape, dtype=torch.uint8, device=like.device).view(dtype)
+    def whole(*shape: int, most: int = 255) -> Tensor:
+        return torch.randint(
+            0, most + 1, (columns // shape[0], rows, *shape[1:]), dtype=torch.uint8, device=like.device
+        )
 
-    def scale(group: int, size: float) -> Tensor:
-        return torch.empty((columns // group, rows), dtype=torch.half, device=like.device).uniform_(0, size)
+    def words(x: Tensor) -> Tensor:
+        return x.view(torch.int32)[..., 0]
 
-    signed = torch.int8
+    def scales(group: int, size: float) -> Tensor:
+        """Two a word."""
+        made = torch.empty((columns // group, rows, 2), dtype=torch.half, device=like.device)
+        return words(made.uniform_(0, size))
+
     match kind:
         case "Q8_0":
-            parts: tuple[Tensor, ...] = (whole(columns // 32, rows, 32, dtype=signed), scale(32, 4e-4))
+            parts: tuple[Tensor, ...] = (whole(64, 64).view(torch.int8), scales(64, 4e-4))
         case "Q4_K":
-            steps = whole(2, columns // 32, rows) & 63
-            parts = (whole(columns // 64, rows, 32), *steps, scale(256, 2e-4), scale(256, 1e-3))
+            steps, leasts = (words(whole(128, 4, most=63)) for _ in range(2))
+            parts = (whole(128, 64), steps, leasts, scales(256, 4e-4))
         case _:
-            low, high = whole(columns // 128, rows, 64), whole(columns // 128, rows, 32)
-            parts = (low, high, whole(columns // 16, rows, dtype=signed), scale(256, 2e-5))
+            parts = (whole(128, 64), whole(128, 32), words(whole(64, 4)), scales(256, 2e-5))
     return Planes(kind, rows, columns, parts)
 
 

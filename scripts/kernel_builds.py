@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,16 +203,14 @@ def product(kind: str, rows: int, card: Card, *, width: int = 4096, columns: int
 
 
 def _parts(kind: str, n: int, k: int) -> tuple[Tensor, ...]:
-    half = torch.float16
+    low, high = (_empty(k // 128, n, each, dtype=torch.uint8) for each in (64, 32))
     match kind:
         case "Q8_0":
-            return _empty(k // 32, n, 32, dtype=torch.int8), _empty(k // 32, n, dtype=half)
+            return _empty(k // 64, n, 64, dtype=torch.int8), _ints(k // 64, n)
         case "Q4_K":
-            bytes_ = [_empty(*shape, dtype=torch.uint8) for shape in ((k // 64, n, 32), (k // 32, n), (k // 32, n))]
-            return (*bytes_, _empty(k // 256, n, dtype=half), _empty(k // 256, n, dtype=half))
+            return low, _ints(k // 128, n), _ints(k // 128, n), _ints(k // 256, n)
         case _:
-            low, high = (_empty(k // 128, n, each, dtype=torch.uint8) for each in (64, 32))
-            return low, high, _empty(k // 16, n, dtype=torch.int8), _empty(k // 256, n, dtype=half)
+            return low, high, _ints(k // 64, n), _ints(k // 256, n)
 
 
 #: Name → the launch on a card. Those of ``FAST`` are compiled by the tests.
@@ -239,7 +238,7 @@ BUILDS: dict[str, Callable[[Card], Launch]] = {
     "top 10, merged": lambda card: topped(card)[1],
     "top 64": lambda card: topped(card, count=64)[0],
     **{
-        f"{kind}, {rows} rows": (lambda card, kind=kind, rows=rows: product(kind, rows, card))
+        f"{kind}, {rows} rows": partial(product, kind, rows)
         for kind in ("Q8_0", "Q4_K", "Q6_K")
         for rows in (1, 32, 64)
     },

@@ -79,7 +79,7 @@ def test_shapes_are_those_of_the_models(name: str, billions: float) -> None:
 @pytest.mark.parametrize("kind", ["bf16", "Q8_0", "Q4_K", "Q6_K"])
 def test_random_matrices_have_their_size(kind: str) -> None:
     matrix = random_matrix(kind, 64, 512, torch.empty(0, dtype=torch.bfloat16))
-    bits = {"bf16": 16, "Q8_0": 8.5, "Q4_K": 4.625, "Q6_K": 6.5625}[kind]
+    bits = {"bf16": 16, "Q8_0": 8.5, "Q4_K": 4.625, "Q6_K": 6.625}[kind]
     assert size_of(matrix) * 8 == 64 * 512 * bits
 
 

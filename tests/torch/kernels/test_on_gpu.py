@@ -31,9 +31,9 @@ BF16 = 1e-2
 def test_attention(case: Case) -> None:
     forest, slots = forest_of(case)
     there = Forest(**{part.name: getattr(forest, part.name).cuda() for part in fields(forest)})
-    parts = [part.cuda() for part in tensors(case, forest, slots, torch.bfloat16)]
-    wanted = attend_plainly(*(part.float() for part in parts), there, case.sight)
-    assert error(attend(*parts, there, case.sight), wanted) < BF16
+    q, keys, values = (part.cuda() for part in tensors(case, forest, slots, torch.bfloat16))
+    wanted = attend_plainly(q.float(), keys.float(), values.float(), there, case.sight)
+    assert error(attend(q, keys, values, there, case.sight), wanted) < BF16
 
 
 @pytest.mark.parametrize("kind", KINDS)

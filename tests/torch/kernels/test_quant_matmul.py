@@ -46,14 +46,14 @@ def test_planes_hold_the_numbers_of_the_file(kind: str) -> None:
 @kinds
 def test_planes_hold_every_bit(kind: str) -> None:
     numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    raw = torch.from_numpy(np.random.default_rng(6).integers(0, 256, (5, 3 * size), np.uint8))
+    raw = torch.from_numpy(np.random.default_rng(6).integers(0, 256, (5, 4 * size), np.uint8))
     planes = repacked(raw, kind)
-    assert (planes.rows, planes.columns) == (5, 3 * numbers)
+    assert (planes.rows, planes.columns) == (5, 4 * numbers)
     assert all(part.is_contiguous() for part in planes.parts)
     assert torch.equal(raw_bytes(planes), raw)
 
 
-@pytest.mark.parametrize(("kind", "bits"), [("Q8_0", 8.5), ("Q4_K", 4.625), ("Q6_K", 6.5625)])
+@pytest.mark.parametrize(("kind", "bits"), [("Q8_0", 8.5), ("Q4_K", 4.625), ("Q6_K", 6.625)])
 def test_planes_take_little_more_than_the_file(kind: str, bits: float) -> None:
     assert planes_of(kind, 4, 512).size * 8 / (4 * 512) == bits
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+triton: Any
+tl: Any
 try:
-    import triton
-    import triton.language as tl
+    triton = importlib.import_module("triton")
+    tl = importlib.import_module("triton.language")
 except ImportError:
     triton = tl = None
 

@@ -14,12 +14,15 @@ from torch import Tensor
 class Planes:
     """A matrix ``[rows, columns]`` of a ``kind``, as parts that a kernel reads:
 
-    - ``Q8_0``: numbers int8 ``[columns / 32, rows, 32]``, scales fp16 ``[columns / 32, rows]``;
-    - ``Q4_K``: two numbers a byte, 32 apart, uint8 ``[columns / 64, rows, 32]``; steps and minima uint8
-      ``[columns / 32, rows]``; what each of them counts in, fp16 ``[columns / 256, rows]``;
+    - ``Q8_0``: numbers int8 ``[columns / 64, rows, 64]``; two scales a word, ``[columns / 64, rows]``;
+    - ``Q4_K``: two numbers a byte, 32 apart, uint8 ``[columns / 128, rows, 64]``; four steps a word, and four minima,
+      ``[columns / 128, rows]``; what they count in, a step's first, two a word, ``[columns / 256, rows]``;
     - ``Q6_K``: low four bits, two numbers 64 apart a byte, uint8 ``[columns / 128, rows, 64]``; high two bits, four
-      numbers 32 apart a byte, uint8 ``[columns / 128, rows, 32]``; steps int8 ``[columns / 16, rows]``; what they
-      count in, fp16 ``[columns / 256, rows]``.
+      numbers 32 apart a byte, uint8 ``[columns / 128, rows, 32]``; four steps a word, ``[columns / 64, rows]``; what
+      they count in, one a word, ``[columns / 256, rows]``.
+
+    Words are int32, the first of what they hold in their lowest bits: what is smaller a GPU cannot copy past its
+    registers. A column of ``Q8_0`` alone may end within a word, so those matrices have to have whole ones.
     """
 
     kind: str
@@ -70,85 +73,86 @@ def _outward(x: Tensor) -> Tensor:
     return x.transpose(0, 1).contiguous()
 
 
-def _halves(x: Tensor) -> Tensor:
-    """fp16 of the two bytes of the last axis, which goes."""
-    return x.contiguous().view(torch.float16)[..., 0]
-
-
-def _bytes(x: Tensor) -> Tensor:
-    """The inverse of `_halves`."""
-    return x.contiguous()[..., None].view(torch.uint8)
+def _words(x: Tensor) -> Tensor:
+    """Four bytes of the last axis a word, or two halves."""
+    return x.contiguous().view(torch.int32)
 
 
 def _split_q8_0(blocks: Tensor) -> tuple[Tensor, ...]:
-    return _outward(blocks[..., 2:].view(torch.int8)), _outward(_halves(blocks[..., :2]))
+    rows, n, _ = blocks.shape
+    numbers = blocks[..., 2:].reshape(rows, n // 2, 64).view(torch.int8)
+    return _outward(numbers), _outward(_words(blocks[..., :2].reshape(rows, n * 2)))
 
 
 def _join_q8_0(parts: tuple[Tensor, ...]) -> Tensor:
     numbers, scale = map(_outward, parts)
-    return torch.cat([_bytes(scale), numbers.view(torch.uint8)], dim=-1)
+    rows, n, _ = numbers.shape
+    return torch.cat(
+        [scale.view(torch.uint8).view(rows, n * 2, 2), numbers.view(torch.uint8).view(rows, n * 2, 32)], -1
+    )
 
 
 def _weights_q8_0(parts: tuple[Tensor, ...]) -> Tensor:
     numbers, scale = map(_outward, parts)
-    return (numbers.float() * scale.float()[..., None]).flatten(1)
+    return _scaled(numbers.flatten(1), scale.view(torch.half).float())
 
 
 def _split_q4_k(blocks: Tensor) -> tuple[Tensor, ...]:
     rows, n, _ = blocks.shape
-    packed = blocks[..., 4:16]
-    low, high, mixed = packed[..., :4], packed[..., 4:8], packed[..., 8:]
+    low, high, mixed = blocks[..., 4:16].split(4, dim=-1)
     step = torch.cat([low & 63, (mixed & 15) | (low >> 6 << 4)], dim=-1).view(rows, n * 8)
     least = torch.cat([high & 63, (mixed >> 4) | (high >> 6 << 4)], dim=-1).view(rows, n * 8)
-    numbers = blocks[..., 16:].reshape(rows, n * 4, 32)
-    scales = _halves(blocks[..., :2]), _halves(blocks[..., 2:4])
-    return tuple(map(_outward, (numbers, step, least, *scales)))
+    numbers = blocks[..., 16:].reshape(rows, n * 2, 64)
+    units = blocks[..., :4].reshape(rows, n * 4)
+    return tuple(map(_outward, (numbers, _words(step), _words(least), _words(units))))
 
 
 def _join_q4_k(parts: tuple[Tensor, ...]) -> Tensor:
-    numbers, step, least, of_step, of_least = map(_outward, parts)
-    rows, n = of_step.shape
-    step, least = step.view(rows, n, 2, 4), least.view(rows, n, 2, 4)
+    numbers, step, least, units = map(_outward, parts)
+    rows, n = units.shape
+    step, least = (one.view(torch.uint8).view(rows, n, 2, 4) for one in (step, least))
     low = step[:, :, 0] | (step[:, :, 1] >> 4 << 6)
     high = least[:, :, 0] | (least[:, :, 1] >> 4 << 6)
     mixed = (step[:, :, 1] & 15) | ((least[:, :, 1] & 15) << 4)
-    return torch.cat([_bytes(of_step), _bytes(of_least), low, high, mixed, numbers.view(rows, n, 128)], dim=-1)
+    return torch.cat([units.view(torch.uint8).view(rows, n, 4), low, high, mixed, numbers.view(rows, n, 128)], dim=-1)
 
 
 def _weights_q4_k(parts: tuple[Tensor, ...]) -> Tensor:
-    numbers, step, least, of_step, of_least = map(_outward, parts)
-    steps, leasts = _scaled(step, of_step), _scaled(least, of_least)
-    whole = torch.stack([numbers & 15, numbers >> 4], dim=2).flatten(1, 2)
-    return (whole.float() * steps[..., None] - leasts[..., None]).flatten(1)
+    numbers, step, least, units = map(_outward, parts)
+    of_step, of_least = units.view(torch.half).float().unflatten(1, (-1, 2)).unbind(-1)
+    pairs = numbers.unflatten(-1, (2, 32))
+    whole = torch.stack([pairs & 15, pairs >> 4], dim=3).flatten(1)
+    steps, leasts = _scaled(step.view(torch.uint8), of_step), _scaled(least.view(torch.uint8), of_least)
+    return (whole.float().view(len(step), -1, 32) * steps[..., None] - leasts[..., None]).flatten(1)
 
 
 def _split_q6_k(blocks: Tensor) -> tuple[Tensor, ...]:
     rows, n, _ = blocks.shape
     low = blocks[..., :128].reshape(rows, n * 2, 64)
     high = blocks[..., 128:192].reshape(rows, n * 2, 32)
-    step = blocks[..., 192:208].view(torch.int8).reshape(rows, n * 16)
-    return tuple(map(_outward, (low, high, step, _halves(blocks[..., 208:]))))
+    unit = torch.cat([blocks[..., 208:], torch.zeros_like(blocks[..., 208:])], dim=-1)
+    words = _words(blocks[..., 192:208].reshape(rows, n * 16)), _words(unit.view(rows, n * 4))
+    return tuple(map(_outward, (low, high, *words)))
 
 
 def _join_q6_k(parts: tuple[Tensor, ...]) -> Tensor:
-    low, high, step, scale = map(_outward, parts)
-    rows, n = scale.shape
-    step = step.view(torch.uint8).view(rows, n, 16)
-    return torch.cat([low.view(rows, n, 128), high.view(rows, n, 64), step, _bytes(scale)], dim=-1)
+    low, high, step, unit = map(_outward, parts)
+    rows, n = unit.shape
+    words = step.view(torch.uint8).view(rows, n, 16), unit.view(torch.uint8).view(rows, n, 4)[..., :2]
+    return torch.cat([low.view(rows, n, 128), high.view(rows, n, 64), *words], dim=-1)
 
 
 def _weights_q6_k(parts: tuple[Tensor, ...]) -> Tensor:
-    low, high, step, scale = map(_outward, parts)
+    low, high, step, unit = map(_outward, parts)
     lows = torch.stack([low[..., :32] & 15, low[..., 32:] & 15, low[..., :32] >> 4, low[..., 32:] >> 4], dim=2)
     highs = torch.stack([high >> 2 * part & 3 for part in range(4)], dim=2)
-    whole = (lows | highs << 4).float() - 32
-    steps = _scaled(step, scale)
-    return (whole.view(len(step), -1, 16) * steps[..., None]).flatten(1)
+    whole = (lows | highs << 4).flatten(1).float() - 32
+    return _scaled(whole, _scaled(step.view(torch.int8), unit.view(torch.half)[:, ::2].float()))
 
 
-def _scaled(step: Tensor, scale: Tensor) -> Tensor:
-    """Steps ``[rows, groups]``, in what they count in, ``[rows, fewer groups]``."""
-    return step.float() * scale.float().repeat_interleave(step.shape[1] // scale.shape[1], dim=1)
+def _scaled(numbers: Tensor, scales: Tensor) -> Tensor:
+    """``[rows, columns]``, each scale for as many neighbouring columns as there are."""
+    return (numbers.float().view(*scales.shape, -1) * scales[..., None]).flatten(1)
 
 
 KINDS = {

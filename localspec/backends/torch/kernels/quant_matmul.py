@@ -41,43 +41,22 @@ def _store(acc, OUT, n, rows, width, BM: tl.constexpr):
     tl.store(out, acc.to(OUT.dtype.element_ty), mask=(m < rows)[None, :] & (n < width)[:, None])
 
 
+@kernel
+def _half(words, AT: tl.constexpr):
+    """The half precision number in the lower (0) or upper (1) half of each word."""
+    return (words >> (16 * AT)).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@kernel
+def _byte(words, AT: tl.constexpr):
+    return (words >> (8 * AT)) & 255
+
+
 @kernel_for_any("rows")
 def _q8_0(
     X,
     NUMBERS,
-    SCALE,
-    OUT,
-    rows,
-    width,
-    columns,
-    SPLITS: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    CT: tl.constexpr,
-):
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
-    there = n < width
-    j = tl.arange(0, 32)
-    acc = tl.zeros([BN, BM], tl.float32)
-    each = tl.cdiv(columns // 32, SPLITS)
-    first = tl.program_id(1) * each
-    for c in range(first, tl.minimum(first + each, columns // 32)):
-        line = c * width + n
-        numbers = tl.load(NUMBERS + line[:, None] * 32 + j[None, :], mask=there[:, None], other=0)
-        scale = tl.load(SCALE + line, mask=there, other=0.0).to(tl.float32)
-        w = _whole((numbers.to(tl.int32) & 255) ^ 128, 128.0) * scale[:, None]
-        acc = _times(w, X, rows, columns, c * 32, acc, BM, CT)
-    _store(acc, OUT, n, rows, width, BM)
-
-
-@kernel_for_any("rows")
-def _q4_k(
-    X,
-    NUMBERS,
-    STEP,
-    LEAST,
-    OF_STEP,
-    OF_LEAST,
+    SCALES,
     OUT,
     rows,
     width,
@@ -95,16 +74,51 @@ def _q4_k(
     first = tl.program_id(1) * each
     for c in range(first, tl.minimum(first + each, columns // 64)):
         line = c * width + n
-        numbers = tl.load(NUMBERS + line[:, None] * 32 + j[None, :], mask=there[:, None], other=0)
-        block = (c // 4) * width + n
-        of_step = tl.load(OF_STEP + block, mask=there, other=0.0).to(tl.float32)
-        of_least = tl.load(OF_LEAST + block, mask=there, other=0.0).to(tl.float32)
-        for half in tl.static_range(2):
-            group = (2 * c + half) * width + n
-            step = tl.load(STEP + group, mask=there, other=0).to(tl.float32) * of_step
-            least = tl.load(LEAST + group, mask=there, other=0).to(tl.float32) * of_least
-            w = _whole((numbers >> (4 * half)) & 15, 0.0) * step[:, None] - least[:, None]
-            acc = _times(w, X, rows, columns, c * 64 + 32 * half, acc, BM, CT)
+        scales = tl.load(SCALES + line, mask=there, other=0)
+        for part in tl.static_range(2):
+            at = line[:, None] * 64 + (32 * part + j)[None, :]
+            numbers = tl.load(NUMBERS + at, mask=there[:, None], other=0)
+            w = _whole((numbers.to(tl.int32) & 255) ^ 128, 128.0) * _half(scales, part)[:, None]
+            acc = _times(w, X, rows, columns, c * 64 + 32 * part, acc, BM, CT)
+    _store(acc, OUT, n, rows, width, BM)
+
+
+@kernel_for_any("rows")
+def _q4_k(
+    X,
+    NUMBERS,
+    STEPS,
+    LEASTS,
+    UNITS,
+    OUT,
+    rows,
+    width,
+    columns,
+    SPLITS: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    CT: tl.constexpr,
+):
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    there = n < width
+    j = tl.arange(0, 32)
+    acc = tl.zeros([BN, BM], tl.float32)
+    each = tl.cdiv(columns // 128, SPLITS)
+    first = tl.program_id(1) * each
+    for c in range(first, tl.minimum(first + each, columns // 128)):
+        line = c * width + n
+        steps = tl.load(STEPS + line, mask=there, other=0)
+        leasts = tl.load(LEASTS + line, mask=there, other=0)
+        units = tl.load(UNITS + (c // 2) * width + n, mask=there, other=0)
+        for pair in tl.static_range(2):
+            at = line[:, None] * 64 + (32 * pair + j)[None, :]
+            numbers = tl.load(NUMBERS + at, mask=there[:, None], other=0)
+            for upper in tl.static_range(2):
+                part = 2 * pair + upper
+                step = _whole(_byte(steps, part), 0.0) * _half(units, 0)
+                least = _whole(_byte(leasts, part), 0.0) * _half(units, 1)
+                w = _whole((numbers >> (4 * upper)) & 15, 0.0) * step[:, None] - least[:, None]
+                acc = _times(w, X, rows, columns, c * 128 + 32 * part, acc, BM, CT)
     _store(acc, OUT, n, rows, width, BM)
 
 
@@ -113,8 +127,8 @@ def _q6_k(
     X,
     LOW,
     HIGH,
-    STEP,
-    SCALE,
+    STEPS,
+    UNITS,
     OUT,
     rows,
     width,
@@ -133,15 +147,16 @@ def _q6_k(
     for c in range(first, tl.minimum(first + each, columns // 128)):
         line = c * width + n
         high = tl.load(HIGH + line[:, None] * 32 + j[None, :], mask=there[:, None], other=0)
-        scale = tl.load(SCALE + (c // 2) * width + n, mask=there, other=0.0).to(tl.float32)
-        for side in tl.static_range(2):
-            low = tl.load(LOW + line[:, None] * 64 + (32 * side + j)[None, :], mask=there[:, None], other=0)
-            for upper in tl.static_range(2):
+        unit = _half(tl.load(UNITS + (c // 2) * width + n, mask=there, other=0), 0)
+        for upper in tl.static_range(2):
+            # Steps of 64 columns, 16 each.
+            steps = tl.load(STEPS + (2 * c + upper) * width + n, mask=there, other=0)
+            for side in tl.static_range(2):
+                low = tl.load(LOW + line[:, None] * 64 + (32 * side + j)[None, :], mask=there[:, None], other=0)
                 part = 2 * upper + side
                 bits = ((low >> (4 * upper)) & 15) | (((high >> (2 * part)) & 3) << 4)
-                group = (8 * c + 2 * part) * width + n
-                one = tl.load(STEP + group, mask=there, other=0).to(tl.float32) * scale
-                other = tl.load(STEP + group + width, mask=there, other=0).to(tl.float32) * scale
+                one = _whole(_byte(steps, 2 * side) ^ 128, 128.0) * unit
+                other = _whole(_byte(steps, 2 * side + 1) ^ 128, 128.0) * unit
                 step = tl.where(j[None, :] < 16, one[:, None], other[:, None])
                 acc = _times(_whole(bits, 32.0) * step, X, rows, columns, c * 128 + 32 * part, acc, BM, CT)
     _store(acc, OUT, n, rows, width, BM)
