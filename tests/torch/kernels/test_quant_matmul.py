@@ -37,8 +37,9 @@ def planes_of(kind: str, rows: int, columns: int) -> Planes:
 
 
 @kinds
-def test_planes_hold_the_numbers_of_the_file(kind: str) -> None:
-    raw = blocks(kind, 6, 1024)
+@pytest.mark.parametrize("columns", [256, 1024])
+def test_planes_hold_the_numbers_of_the_file(kind: str, columns: int) -> None:
+    raw = blocks(kind, 6, columns)
     wanted = torch.from_numpy(gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[kind]))
     assert torch.equal(weights(repacked(torch.from_numpy(raw), kind)), wanted)
 

@@ -166,13 +166,11 @@ def test_the_whole_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error(attend(q, keys, values, forest, case.sight), wanted) < 1e-5
 
 
-def test_tiles_fit_the_card() -> None:
-    for shared in (99 << 10, 163 << 10, 227 << 10):
-        for each in (64, 96, 128, 256):
-            tiles = Tiles.of(Card(132, shared), nodes=64, sequences=1, heads=32, kv_heads=8, each=each, size=2)
-            assert tiles.stages * 2 * tiles.bn * each * 2 <= shared or tiles.stages == 2
-    one = Tiles.of(Card(132), nodes=1, sequences=1, heads=32, kv_heads=8, each=128, size=2)
+def test_few_rows_are_parted_more_often() -> None:
+    sizes = {"sequences": 1, "heads": 32, "kv_heads": 8, "each": 128, "size": 2}
+    one, many = (Tiles.of(Card(132), nodes=nodes, **sizes) for nodes in (1, 64))
     assert (one.bm, one.splits) == (16, 31)
+    assert (many.bm, many.splits) == (64, 8)
 
 
 def test_a_mask_takes_64_nodes() -> None:

@@ -56,23 +56,16 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the shape of a launch depends on.
-
-    Args:
-        processors: multiprocessors, which run programs side by side.
-        shared: bytes of shared memory that a program may have.
-    """
+    """What the shape of a launch depends on: ``processors``, each of which runs some programs at once."""
 
     processors: int = 132
-    shared: int = 227 << 10
 
     @classmethod
     def of(cls, device: torch.device) -> Card:
         """That of ``device``; an H100's where it is none."""
         if device.type != "cuda":
             return cls()
-        facts = torch.cuda.get_device_properties(device)
-        return cls(facts.multi_processor_count, facts.shared_memory_per_block_optin)
+        return cls(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def power_of_two(n: int, least: int = 1) -> int:

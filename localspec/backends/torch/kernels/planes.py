@@ -70,7 +70,8 @@ def weights(planes: Planes) -> Tensor:
 
 def _outward(x: Tensor) -> Tensor:
     """``[rows, groups, …]`` to ``[groups, rows, …]``, and back."""
-    return x.transpose(0, 1).contiguous()
+    # Not contiguous(): it leaves an axis of one element with a stride that no other type can be seen through.
+    return x.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
 
 def _words(x: Tensor) -> Tensor:

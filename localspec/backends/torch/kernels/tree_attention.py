@@ -227,9 +227,8 @@ class Tiles:
         bn = 64 if bd <= 128 and size <= 2 else 32
         programs = ceil_div(nodes * heads // kv_heads, bm) * kv_heads * sequences
         splits = min(max(2 * card.processors // programs, 1), 31)
-        block = 2 * bn * bd * size  # keys and values
-        stages = 3 if 3 * block + bm * (bd + bn) * size <= card.shared else 2
-        return cls(bm, bn, splits, 4 if bm < 64 and bd <= 128 else 8, stages)
+        # Three stages: the slots of a block are known when its keys are asked for.
+        return cls(bm, bn, splits, warps=4 if bm < 64 and bd <= 128 else 8, stages=3)
 
 
 def launches(
