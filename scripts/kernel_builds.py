@@ -35,7 +35,10 @@ from localspec.backends.torch.kernels.jit import Card, Launch
 from localspec.backends.torch.kernels.planes import Planes
 
 #: Compute capability → a usual card of it.
-CARDS = {80: Card(108), 86: Card(82), 89: Card(128), 90: Card(132), 100: Card(148), 120: Card(170)}
+CARDS = {
+    sm: Card(processors, sm // 10)
+    for sm, processors in ((80, 108), (86, 82), (89, 128), (90, 132), (100, 148), (120, 170))
+}
 #: What is looked for in the code, before the last compiler, which takes none of it away.
 INSTRUCTIONS = {
     "mma": r"\bmma\.sync\b|\bwgmma\.mma_async\b|\btcgen05\.mma\b",
@@ -178,9 +181,8 @@ def topped(card: Card, *, count: int = 10) -> list[Launch]:
 def product(kind: str, rows: int, card: Card, *, width: int = 4096, columns: int = 4096) -> Launch:
     x, splits = _empty(rows, columns), quant_matmul.splits_of(card, width, columns)
     out = _empty(splits, rows, width, dtype=torch.float32)
-    return quant_matmul.launch(
-        x, Planes(kind, width, columns, _parts(kind, width, columns)), out, triton.language.bfloat16
-    )
+    planes = Planes(kind, width, columns, _parts(kind, width, columns))
+    return quant_matmul.launch(x, planes, out, triton.language.bfloat16, card)
 
 
 def _parts(kind: str, n: int, k: int) -> tuple[Tensor, ...]:

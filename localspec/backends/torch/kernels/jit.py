@@ -56,16 +56,23 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the shape of a launch depends on: ``processors``, each of which runs some programs at once."""
+    """What the shape of a launch depends on.
+
+    Args:
+        processors: each runs some programs at once.
+        generation: the first number of the compute capability.
+    """
 
     processors: int = 132
+    generation: int = 9
 
     @classmethod
     def of(cls, device: torch.device) -> Card:
         """That of ``device``; an H100's where it is none."""
         if device.type != "cuda":
             return cls()
-        return cls(torch.cuda.get_device_properties(device).multi_processor_count)
+        facts = torch.cuda.get_device_properties(device)
+        return cls(facts.multi_processor_count, facts.major)
 
 
 def power_of_two(n: int, least: int = 1) -> int:

@@ -61,7 +61,6 @@ def _q8_0(
     rows,
     width,
     columns,
-    SPLITS: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     CT: tl.constexpr,
@@ -70,7 +69,7 @@ def _q8_0(
     there = n < width
     j = tl.arange(0, 32)
     acc = tl.zeros([BN, BM], tl.float32)
-    each = tl.cdiv(columns // 64, SPLITS)
+    each = tl.cdiv(columns // 64, tl.num_programs(1))
     first = tl.program_id(1) * each
     for c in range(first, tl.minimum(first + each, columns // 64)):
         line = c * width + n
@@ -94,7 +93,6 @@ def _q4_k(
     rows,
     width,
     columns,
-    SPLITS: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     CT: tl.constexpr,
@@ -103,7 +101,7 @@ def _q4_k(
     there = n < width
     j = tl.arange(0, 32)
     acc = tl.zeros([BN, BM], tl.float32)
-    each = tl.cdiv(columns // 128, SPLITS)
+    each = tl.cdiv(columns // 128, tl.num_programs(1))
     first = tl.program_id(1) * each
     for c in range(first, tl.minimum(first + each, columns // 128)):
         line = c * width + n
@@ -133,7 +131,6 @@ def _q6_k(
     rows,
     width,
     columns,
-    SPLITS: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     CT: tl.constexpr,
@@ -142,7 +139,7 @@ def _q6_k(
     there = n < width
     j = tl.arange(0, 32)
     acc = tl.zeros([BN, BM], tl.float32)
-    each = tl.cdiv(columns // 128, SPLITS)
+    each = tl.cdiv(columns // 128, tl.num_programs(1))
     first = tl.program_id(1) * each
     for c in range(first, tl.minimum(first + each, columns // 128)):
         line = c * width + n
@@ -172,17 +169,18 @@ def splits_of(card: Card, width: int, columns: int) -> int:
     return min(max(ceil_div(4 * card.processors, programs), 1), max(columns // 512, 1), 16)
 
 
-def launch(x: Tensor, planes: Planes, out: Tensor, compute: Any) -> Launch:
+def launch(x: Tensor, planes: Planes, out: Tensor, compute: Any, card: Card) -> Launch:
     """``out``: ``[splits, rows, matrix rows]``; ``compute``: the type in which tensor cores take numbers."""
     rows, columns = x.shape
-    splits = out.shape[0]
+    bm = min(power_of_two(rows, 16), MAX_ROWS)
     return Launch(
         _KERNELS[planes.kind],
-        (ceil_div(planes.rows, _BN), splits),
+        (ceil_div(planes.rows, _BN), out.shape[0]),
         (x, *planes.parts, out, rows, planes.rows, columns),
-        {"SPLITS": splits, "BM": min(power_of_two(rows, 16), MAX_ROWS), "BN": _BN, "CT": compute},
+        {"BM": bm, "BN": _BN, "CT": compute},
         4,
-        3,
+        # More of them, and registers spill on sm_100.
+        2 if card.generation == 10 and bm == MAX_ROWS else 3,
     )
 
 
@@ -197,10 +195,11 @@ def matmul(x: Tensor, planes: Planes) -> Tensor:
     assert len(x) <= MAX_ROWS
     assert x.shape[1] == planes.columns
     assert planes.rows * planes.columns < 1 << 31  # places in it are counted in 32 bits
-    splits = splits_of(Card.of(x.device), planes.rows, planes.columns)
+    card = Card.of(x.device)
+    splits = splits_of(card, planes.rows, planes.columns)
     kept = x.dtype if splits == 1 else torch.float32
     out = torch.empty((splits, len(x), planes.rows), dtype=kept, device=x.device)
-    launch(x, planes, out, _triton_type(x.dtype)).run()
+    launch(x, planes, out, _triton_type(x.dtype), card).run()
     return out[0] if splits == 1 else out.sum(0).to(x.dtype)
 
 
