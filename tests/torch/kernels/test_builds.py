@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+#: Compiled are some eighty builds, unless they are in Triton's cache.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 pytest.importorskip("triton", reason="needs Triton")
 
