@@ -63,7 +63,7 @@ def packed(sees: Tensor) -> Tensor:
 
 @kernel
 def _fold(s, v, best, total, mixed):
-    """One more block of scores ``s`` (of 2) and values in the running maximum, sum and mixture."""
+    """One more block of scores ``s``, which are powers of 2, and of values in the running maximum, sum and mixture."""
     higher = tl.maximum(best, tl.max(s, 1))
     # A row that has seen nothing yet would compute inf - inf.
     at = tl.where(higher == float("-inf"), 0.0, higher)
