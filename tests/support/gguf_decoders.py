@@ -109,7 +109,7 @@ class TinyDecoder:
         """Writes the file. ``kinds``: the start of a tensor's name → its type, of matrices; ``""`` is that of all
         others. Those whose rows do not fit stay in float32."""
         writer = gguf.GGUFWriter(path, self.architecture)
-        writer.add_name(f"tiny random {self.architecture}")
+        writer.add_name("tiny random decoder")  # by some names llama.cpp expects tokens
         for name, value in self._keys().items():
             if isinstance(value, list):
                 writer.add_array(f"{self.architecture}.{name}", value)
@@ -158,7 +158,8 @@ def quantised(weights: Array, kind: Any) -> NDArray[Any]:
     if kind == Kind.F32:
         return np.ascontiguousarray(weights, np.float32)
     if kind in (Kind.F16, Kind.BF16):
-        return gguf.quants.quantize(weights, kind)
+        halved: NDArray[Any] = gguf.quants.quantize(weights, kind)
+        return halved
     block, size = gguf.GGML_QUANT_SIZES[kind]
     rows, columns = weights.size // weights.shape[-1], weights.shape[-1]
     source, found = np.ascontiguousarray(weights, np.float32), np.zeros(weights.size // block * size, np.uint8)

@@ -3,7 +3,9 @@ is as if it had been read at once."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +26,15 @@ from localspec.errors import Cancelled, DecodeError, EngineError, OutOfMemory
 from localspec.spec.tree import TokenTree
 
 N, LONGEST = 40, 700
-SIZES = {"width": 32, "heads": 4, "kv_heads": 2, "each": 8, "inner": 48, "eps": 1e-5, "rope_base": 10000.0}
+SIZES: dict[str, Any] = {
+    "width": 32,
+    "heads": 4,
+    "kv_heads": 2,
+    "each": 8,
+    "inner": 48,
+    "eps": 1e-5,
+    "rope_base": 10000.0,
+}
 #: All layers see all, or some only what is near.
 BUILDS = {
     "whole": Build(),
@@ -57,7 +67,7 @@ def model(request: pytest.FixtureRequest) -> TorchLlama:
     return MODELS[request.param]
 
 
-def target_of(model: TorchLlama, n_ctx: int = 4000, **limits: int) -> TorchTarget:
+def target_of(model: TorchLlama, n_ctx: int = 4000, **limits: Any) -> TorchTarget:
     return TorchTarget(model, FakeVocab(N), n_ctx=n_ctx, **{"sequences": 8, **limits})
 
 
@@ -69,7 +79,7 @@ def read(target: TorchTarget, seq: int, tokens: Sequence[int], chunk: int = 256)
 
 
 def text(n: int, seed: int) -> list[int]:
-    return np.random.default_rng(seed).integers(0, N, n).tolist()
+    return [int(token) for token in np.random.default_rng(seed).integers(0, N, n)]
 
 
 @st.composite
@@ -217,7 +227,7 @@ def test_a_pass_that_fails_leaves_what_was_committed(model: TorchLlama) -> None:
         target.forward([Work.prompt(seq, text(41, 8))])
     asked = 0
 
-    class Counting(type(target._stop)):  # type: ignore[misc]
+    class Counting(threading.Event):
         def is_set(self) -> bool:
             nonlocal asked
             asked += 1
@@ -226,7 +236,7 @@ def test_a_pass_that_fails_leaves_what_was_committed(model: TorchLlama) -> None:
     target._stop = Counting()
     with pytest.raises(Cancelled):
         target.forward([Work(seq, TokenTree.chain([5, 6]))])
-    target._stop = type(target._stop).__base__()
+    target._stop = threading.Event()
     check_users(target)
     assert target.n_past(seq) == 30
     assert (target.forward([Work(seq, TokenTree.root(3))])[0].logits(0) == before).all()

@@ -67,7 +67,7 @@ def read_shape(header: Header, sizes: Sizes, n_vocab: int, rope: RopeOptions) ->
         raise ModelLoadError(f"{header.path.name} has no sliding window, as others of its kind have", hint=LLAMACPP)
     build = Build(
         halves=plain.halves,
-        turned=int(keys.get("rope.dimension_count", 0)),
+        turned=int(keys.get("rope.dimension_count", sizes.each)) % sizes.each,
         gelu=plain.gelu,
         embedding_scale=sizes.width**0.5 if plain.embeddings_grow else 1.0,
         attention_scale=plain.attention_scale(sizes),
@@ -112,7 +112,7 @@ def _scaling(keys: _Keys, rope: RopeOptions) -> RopeScaling:
         scale=1.0 if kind == "none" else scale,
         yarn=yarn,
         size=size,
-        original=rope.yarn_orig_ctx or original_length(keys.header),
+        original=(rope.yarn_orig_ctx or original_length(keys.header)) if yarn else 0,
         fast=32.0 if rope.yarn_beta_fast is None else rope.yarn_beta_fast,
         slow=1.0 if rope.yarn_beta_slow is None else rope.yarn_beta_slow,
     )
