@@ -19,7 +19,7 @@ class EngineOptions:
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
     ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
-    if it is ``None``.
+    if it is ``None``. ``backend``: what runs the models, one of `localspec.backend_choice.BACKENDS`.
     """
 
     target: ModelOptions
@@ -40,3 +40,4 @@ class EngineOptions:
     exact: bool = False
     scored: Scored = field(default_factory=Scored)
     medusa_tree: Shape | None = None
+    backend: str = "auto"

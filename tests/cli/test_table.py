@@ -132,6 +132,7 @@ ARRIVES = {
     "head_vocab": {"scored.n"},
     "token_map": {"scored.path"},
     "medusa_tree": {"medusa_tree"},
+    "backend": {"backend"},
     "seed": {"sampling.seed"},
     "temp": {"sampling.temperature"},
     "top_k": {"sampling.top_k"},
