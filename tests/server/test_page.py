@@ -109,8 +109,15 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def _seen(browser: Browser, selector: str, wanted: Callable[[str], bool]) -> str:
-    until(lambda: wanted(browser.text(selector)))
-    return browser.text(selector)
+    """The text of what the selector finds, as soon as it is so."""
+    found: list[str] = []
+
+    def look() -> bool:
+        found[:] = [browser.text(selector)]
+        return wanted(found[0])
+
+    until(look)
+    return found[0]
 
 
 def test_ask_stream_stop_and_numbers(browser: Browser) -> None:
