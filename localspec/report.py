@@ -40,6 +40,7 @@ def speculation_record(stats: SpecStats) -> dict[str, Any]:
         "acceptance": stats.acceptance,
         "alpha": stats.alpha,
         "mean_accepted_length": stats.mean_length,
+        "break_even_length": stats.break_even,
         "tokens_per_step": stats.tokens_per_step,
         "accepted_per_position": list(stats.accepted_at),
         "tested_per_position": list(stats.tested_at),

@@ -13,7 +13,7 @@ class StatsBook:
 
     def __init__(self) -> None:
         self._totals: Counter[str] = Counter()
-        self._times = dict.fromkeys(("t_draft", "t_verify", "t_host", "t_plain", "t_judged"), 0.0)
+        self._times = dict.fromkeys(("t_draft", "t_verify", "t_host", "t_plain", "t_judged", "plain_worth"), 0.0)
         self._accepted_at: list[int] = []
         self._tested_at: list[int] = []
         self._lengths: list[int] = []
@@ -26,11 +26,15 @@ class StatsBook:
             self._totals[name] += getattr(step, name)
         for name in ("t_draft", "t_verify", "t_host", "t_plain"):
             self._times[name] += getattr(step, name) or 0.0
+        seconds = step.t_draft + step.t_verify + step.t_host
         if step.t_plain is not None:
-            self._times["t_judged"] += step.t_draft + step.t_verify + step.t_host
+            self._times["t_judged"] += seconds
         self._totals["steps"] += 1
         if not step.draft_n:
             return
+        if step.t_plain:
+            self._times["plain_worth"] += seconds * step.emitted / step.t_plain
+            self._totals["judged_drafts"] += 1
         self._totals["drafted_steps"] += 1
         self._drafted_by.update(drafted)
         self._accepted_by.update(accepted)
@@ -55,6 +59,8 @@ class StatsBook:
             t_host=self._times["t_host"],
             t_plain=self._times["t_plain"],
             t_judged=self._times["t_judged"],
+            plain_worth=self._times["plain_worth"],
+            judged_drafts=self._totals["judged_drafts"],
             accepted_at=tuple(self._accepted_at) + (0,) * (width - len(self._accepted_at)),
             tested_at=tuple(self._tested_at),
             lengths=tuple(self._lengths),

@@ -269,7 +269,9 @@ class SpecStats:
     ``acceptance`` = accepted / drafted-and-verified as llama.cpp counts; ``alpha`` = accepted / tested edges
     of the walk; ``mean_length`` = 1 + accepted / steps that had a draft; ``tokens_per_step`` over all steps;
     ``speedup`` = ``t_plain``, the measured time of plain decoding for the same tokens, / ``t_judged``, the time of the
-    steps for which that is known; where anything was drafted.
+    steps for which that is known; where anything was drafted. ``break_even`` = the ``mean_length`` at which steps with
+    guesses would have been as fast as plain ones: ``plain_worth`` is the time of ``judged_drafts`` of them, in tokens
+    of plain decoding.
     Rates are ``None`` before there is anything to divide by. ``accepted_at[i]`` counts accepted tokens at
     depth i + 1, ``tested_at[i]`` the tests there; ``lengths[k]`` the drafted steps that accepted k.
     """
@@ -286,6 +288,8 @@ class SpecStats:
     t_host: float = 0.0
     t_plain: float = 0.0
     t_judged: float = 0.0
+    plain_worth: float = 0.0
+    judged_drafts: int = 0
     accepted_at: tuple[int, ...] = ()
     tested_at: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
@@ -306,6 +310,10 @@ class SpecStats:
     @property
     def mean_length(self) -> float | None:
         return 1 + self.accepted / self.drafted_steps if self.drafted_steps else None
+
+    @property
+    def break_even(self) -> float | None:
+        return self.plain_worth / self.judged_drafts if self.judged_drafts else None
 
     @property
     def speedup(self) -> float | None:

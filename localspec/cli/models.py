@@ -12,12 +12,14 @@ from localspec.cli.diagnostics import note, say
 from localspec.cli.output import Output
 from localspec.cli.session import Progress, names_nearby
 from localspec.cli.transfer import fetch
+from localspec.drafters.files import DRAFT_MODEL, type_of_file
 from localspec.errors import ExitCode, UsageError
 from localspec.hub import HubRef
 from localspec.hub.check import damaged
 from localspec.hub.check import verify as checked
+from localspec.hub.header import read_header
 from localspec.hub.remove import Removal, removal, remove
-from localspec.hub.shelf import Entry, beside, facts, located, shelf
+from localspec.hub.shelf import Entry, beside, facts, located, parts, shelf
 from localspec.hub.sizes import human
 from localspec.models.demo import DEMO
 from localspec.models.pairing import Partner, Target, here, made_for, published, target_called
@@ -84,6 +86,8 @@ def info(values: Values) -> int:
     output = Output()
     file = _here(values["model"])
     found = facts(file)
+    kind = type_of_file(read_header(parts(file)[0]))
+    found["spec_type"] = None if kind == DRAFT_MODEL else kind
     names = (values["model"], file.name, found["name"] or "")
     found["drafters"] = [f"{one.repo} ({one.type})" for one in made_for(names, found["architecture"])] or None
     if values["json"]:
@@ -108,6 +112,8 @@ def _shown(key: str, value: Any) -> str:
         return f"{human(value)} ({value} bytes)"
     if key == "parameters":
         return f"{value / 1e6:.0f} million" if value < 1e9 else f"{value / 1e9:.1f} billion"
+    if key == "training":
+        return ", ".join(" ".join(f"{name} {text}".split()) for name, text in value.items())
     if isinstance(value, dict):
         return ", ".join(f"{kind} ({count} tensor{'s' * (count != 1)})" for kind, count in value.items())
     if isinstance(value, bool):

@@ -35,6 +35,7 @@ _PLAIN_EVERY = 96  # steps of speculation between two plain ones
 _PLAIN_AT_FIRST = 8  # until it is known what a plain one takes
 _FAR = 0.3  # share of a row's price under which a guess is not made
 _READ = 0.2  # a token of prompt takes so much of a pass
+_AHEAD = 256  # tokens that an answer is expected to go on for, at most
 _FADE = 0.97
 _BEST = 0.99  # share of guesses that hold, at most
 _SLOWEST = 1.5  # times the expected: what a pass takes beyond that says nothing
@@ -100,12 +101,12 @@ class AutoController:
         if (due or not self._curve.known) and self._sharers == 1:
             return {}
         prices = {}
-        for name, lag in wish.drafters.items():
+        for name in wish.drafters:
             if name not in wish.costly:
                 if chat.watches[name].due(self._vain_s(name) * self._rate):
                     prices[name] = self._free_price(wish.seq, name, limits)
                 continue
-            depth, until = self._depth(chat, name, limits.depth, lag)
+            depth, until = self._depth(chat, name, wish)
             if depth > 0:
                 prices[name] = self._price(wish.seq, name, replace(limits, depth=depth), until)
         return prices
@@ -141,29 +142,38 @@ class AutoController:
         """Seconds that asking takes where nothing comes of it."""
         return self._ask_s.get(name, 0.0) + max(self._host["asked"] - self._host["plain"], 0.0)
 
-    def _depth(self, chat: _Chat, name: str, most: int, lag: int) -> tuple[int, float]:
+    def _depth(self, chat: _Chat, name: str, wish: Wish) -> tuple[int, float]:
         """How deep a drafter that costs passes is asked to guess (0 = not at all), and how many tokens it must be
         worth: where free guesses bring as many, it need not be asked."""
         arm = chat.arms.get(name)
         if arm is None:
             arm = chat.arms[name] = self._latest[name].heir() if name in self._latest else Arm()
         self._latest[name] = arm
+        most = wish.limits.depth
         depth, gain = self._best_chain(name, arm.alpha, most)
         pass_s = self._level_s.get(name, 0.0)
-        affords = self._ledger.affords(arm.trial(pass_s) + _READ * lag * pass_s)
-        hopeless = not arm.on and bool(pass_s) and self._best_chain(name, _BEST, most)[1] <= 0
+        reading = _READ * wish.drafters[name] * pass_s
+        affords = self._ledger.affords(arm.trial(pass_s) + reading)
+        # The first pass that tells what one takes may have been held up.
+        ease = _SLOWEST if arm.asks <= 2 else 1.0
+        hopeless = not arm.on and bool(pass_s) and self._best_chain(name, _BEST, most, ease)[1] <= 0
         arm.decide(gain, affords, hopeless=hopeless)
         if arm.burst > 0:
             return 1, math.inf  # one level says how often guesses hold
-        return (depth, gain) if arm.on else (0, 0.0)
+        ahead = _AHEAD if wish.left is None else min(wish.left, _AHEAD)
+        # What it has yet to read, a whole prompt perhaps, must be won back in the rest of the answer.
+        wins = arm.on and gain * ahead / (1 + gain) > reading * self._rate
+        return (depth, gain) if wins else (0, 0.0)
 
-    def _best_chain(self, name: str, alpha: float, most: int) -> tuple[int, float]:
-        """The depth at which a chain wins the most tokens a step, and how many more than plain decoding."""
+    def _best_chain(self, name: str, alpha: float, most: int, ease: float = 1.0) -> tuple[int, float]:
+        """The depth at which a chain wins the most tokens a step, and how many more than plain decoding. Its passes are
+        taken for ``ease`` times as fast as known."""
         best, gain, held = 0, 0.0, 0.0
+        level_s = self._level_s.get(name, 0.0) / ease
         host = self._host["guessed"] - self._host["plain"]
         for depth in range(1, most + 1):
             held += alpha**depth
-            seconds = depth * self._level_s.get(name, 0.0) + self._extra(depth) + host
+            seconds = depth * level_s + self._extra(depth) + host
             if held - self._rate * seconds > gain:
                 best, gain = depth, held - self._rate * seconds
         return best, gain

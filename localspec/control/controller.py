@@ -21,7 +21,7 @@ from localspec.types import SpecParams, Standing
 class Wish:
     """One sequence before a step: what its request allows, what cache, context, batch and token limit leave, and the
     drafters that can be asked, each with the number of committed tokens it has yet to read. Those in ``costly`` spend
-    passes of a model on their guesses."""
+    passes of a model on their guesses. ``left``: tokens that its answer may still take; ``None``: no limit was set."""
 
     seq: int
     spec: SpecParams
@@ -29,6 +29,7 @@ class Wish:
     n_past: int
     drafters: Mapping[str, int]
     costly: frozenset[str] = frozenset()
+    left: int | None = None
 
     @property
     def limits(self) -> Limits:

@@ -1,8 +1,8 @@
 """``draft-dflash``, ``draft-dspark``: a block drafter guesses a chain of tokens in one pass, from the target's hidden
 states.
 
-It takes these states in as they come. A block is never committed: when a chain has been read from its rows the cells
-are dropped, so its cache holds the text and nothing else between passes.
+It takes these states in as they come, some at a time. A block is never committed: when a chain has been read from its
+rows the cells are dropped, so its cache holds the text and nothing else between passes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.growth import Growth
 from localspec.drafters.translation import Translation
+from localspec.drafters.waiting import Waiting
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
 
@@ -30,6 +31,27 @@ class BlockModel(DraftModel):
         self._block = block
         self.name = name
         self.needs = block.layers
+        self._waiting: dict[int, Waiting] = {}  # states of the text from the end of the cache on
+
+    def open(self, seq: int) -> None:
+        super().open(seq)
+        self._waiting[seq] = Waiting()
+
+    def fork(self, seq: int, new: int, n: int) -> None:
+        self._read_waiting(seq)
+        super().fork(seq, new, n)
+        self._waiting[new] = Waiting()
+
+    def close(self, seq: int) -> None:
+        super().close(seq)
+        del self._waiting[seq]
+
+    def truncate(self, seq: int, n: int) -> None:
+        self._read_waiting(seq)
+        super().truncate(seq, n)
+
+    def lag(self, seq: int, n_past: int) -> int:
+        return max(n_past - self._known(seq), 0)
 
     def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         self._take_in(seq, start, features, len(tokens))
@@ -41,16 +63,27 @@ class BlockModel(DraftModel):
     def _take_in(self, seq: int, start: int, features: Features, n: int) -> None:
         """The target has given its hidden states of ``n`` tokens of the text from position ``start`` on. What is known
         is skipped: another reader may have missed it."""
-        known = self._block.n_past(self._lanes[seq])
+        known = self._known(seq)
         fits = start + n <= self._block.caps.n_ctx
         # What follows a gap can be taken in only when the gap is filled.
         if fits and start <= known < start + n:
-            self._block.take_in(
-                self._lanes[seq], {layer: features[layer][known - start :] for layer in self._block.layers}
-            )
+            waiting = self._waiting[seq]
+            waiting.add({layer: features[layer][known - start :] for layer in self._block.layers})
+            if waiting.is_full:
+                self._read_waiting(seq)
+
+    def _known(self, seq: int) -> int:
+        """Tokens of the text whose states are here."""
+        return self._block.n_past(self._lanes[seq]) + len(self._waiting[seq])
+
+    def _read_waiting(self, seq: int) -> None:
+        if waiting := self._waiting[seq]:
+            self._block.take_in(self._lanes[seq], waiting.whole)
+            waiting.clear()
 
     def _text(self, ask: Ask) -> Sequence[int]:
-        known = self._block.n_past(self._lanes[ask.seq])
+        self._read_waiting(ask.seq)
+        known = self._known(ask.seq)
         full = len(ask.tokens) > self._block.caps.n_ctx  # which `_depth` tells
         return ask.tokens if full or known == len(ask.tokens) - 1 else ()
 

@@ -24,6 +24,7 @@ from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.growth import Growth
 from localspec.drafters.translation import Translation
+from localspec.drafters.waiting import Waiting
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
 
@@ -31,8 +32,8 @@ States = NDArray[np.float32]
 
 
 class HeadModel(DraftModel):
-    """A `Head` that guesses for its target. It takes the target's states in as they come, encoded, and reads them at
-    the first guess."""
+    """A `Head` that guesses for its target. It takes the target's states in as they come, encodes them some at a time,
+    and reads them at the first guess."""
 
     def __init__(self, head: Head, pairing: Pairing, name: str) -> None:
         super().__init__(head, pairing)
@@ -40,20 +41,21 @@ class HeadModel(DraftModel):
         self._head = head
         self.needs = head.layers
         self._unread: dict[int, list[States]] = {}  # states of the text from the end of the cache on
+        self._waiting: dict[int, Waiting] = {}  # to be encoded: what comes behind them
 
     def open(self, seq: int) -> None:
         super().open(seq)
-        self._unread[seq] = []
+        self._unread[seq], self._waiting[seq] = [], Waiting()
 
     def fork(self, seq: int, new: int, n: int) -> None:
         read = self._model.n_past(self._lanes[seq])
         super().fork(seq, new, max(n - 1, 0))
         states = self._states(seq)[: max(n - read, 0)]
-        self._unread[new] = [states] if read < n else []
+        self._unread[new], self._waiting[new] = [states] if read < n else [], Waiting()
 
     def close(self, seq: int) -> None:
         super().close(seq)
-        del self._unread[seq]
+        del self._unread[seq], self._waiting[seq]
 
     def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         self._settle(seq)
@@ -73,14 +75,24 @@ class HeadModel(DraftModel):
         new = {layer: states[skipped:] for layer, states in features.items()}
         # What follows a gap can be read only when the gap is filled.
         if skipped >= 0 and all(map(len, new.values())):
-            self._unread[seq].append(self._head.encode(self._lanes[seq], new))
+            self._waiting[seq].add(new)
+            if self._waiting[seq].is_full:
+                self._encode(seq)
+
+    def _encode(self, seq: int) -> None:
+        """What was taken in so far."""
+        if waiting := self._waiting[seq]:
+            self._unread[seq].append(self._head.encode(self._lanes[seq], waiting.whole))
+            waiting.clear()
 
     def _known(self, seq: int) -> int:
         """Tokens of the text whose states are here, or were read."""
-        return self._model.n_past(self._lanes[seq]) + sum(len(states) for states in self._unread[seq])
+        encoded = sum(len(states) for states in self._unread[seq])
+        return self._model.n_past(self._lanes[seq]) + encoded + len(self._waiting[seq])
 
     def _states(self, seq: int) -> States:
         """States that were not read yet, ``[n, width]``, in one piece."""
+        self._encode(seq)
         unread = self._unread[seq]
         if len(unread) > 1:
             unread[:] = [np.concatenate(unread)]

@@ -249,7 +249,7 @@ class Engine:
         seq, spec = answer.slot.seq, answer.request.spec
         n_past = self.target.n_past(seq)
         lags = self._panel.lags(seq, n_past, spec.types, answer.idle)
-        return Wish(seq, spec, self._room(answer, sharers), n_past, lags, self._costly)
+        return Wish(seq, spec, self._room(answer, sharers), n_past, lags, self._costly, answer.left)
 
     def _room(self, answer: Answer, sharers: int) -> Limits:
         """What batch, sequence ids, context and token limit leave for guesses."""

@@ -20,6 +20,8 @@ from localspec.hub.resolve import cached
 from localspec.hub.structure import fault_of
 from localspec.models.demo import DEMOS
 
+_TRAINING = "localspec.train."
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -160,8 +162,15 @@ def facts_in(path: Path, headers: Sequence[Header]) -> dict[str, Any]:
         "tokenizer": first.text("tokenizer.ggml.model"),
         "template": first.text("tokenizer.chat_template") is not None,
         "license": first.text("general.license"),
+        "training": _training(first),
         "fault": _fault(headers),
     }
+
+
+def _training(header: Header) -> dict[str, str] | None:
+    """What `localspec train` wrote down of how the model came to be."""
+    found = (key for key in header.metadata if key.startswith(_TRAINING))
+    return {key.removeprefix(_TRAINING): header.text(key) or "" for key in found} or None
 
 
 def _fault(headers: Sequence[Header]) -> str | None:

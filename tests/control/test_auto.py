@@ -265,6 +265,17 @@ def test_the_user_hears_why() -> None:
     assert controller.notices() == []
 
 
+@pytest.mark.parametrize(
+    ("lag", "left", "asked"), [(2, 40, True), (6000, None, False), (300, 16, False), (300, 400, True)]
+)
+def test_what_is_yet_to_be_read_must_be_won_back(lag: int, left: int | None, asked: bool) -> None:
+    """A head that pays has not read the prompt of another conversation: for a short answer it is not worth it."""
+    controller = AutoController(CostCurve({1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0}))
+    run(controller, {"draft": source([0.6] * N, 4, pass_s=0.07)}, CURVES["F16"], 400, spec=AUTO)
+    (prices,) = controller.plan([Wish(1, AUTO, Limits(64, 64, 64), 0, {"draft": lag}, frozenset({"draft"}), left)])
+    assert ("draft" in prices) == asked
+
+
 class Counting:
     """A guesser that counts how often it is asked."""
 
@@ -286,6 +297,24 @@ def test_what_cannot_pay_however_often_it_holds_is_hardly_ever_asked() -> None:
     assert draft.asks == 2
     run(controller, {"draft": draft}, CURVES["Q4_1"], 900, spec=AUTO, seed=1)
     assert draft.asks <= 4, "after a thousand tokens it may be cheaper"
+
+
+def test_a_trial_that_was_held_up_is_no_verdict() -> None:
+    """The one pass that told what a draft model costs took twice as long: it is given the rest of its trial."""
+
+    class HeldUp(Counting):
+        @property
+        def pass_s(self) -> float:
+            return 1.0 if self.asks == 2 else 0.45
+
+        @pass_s.setter
+        def pass_s(self, _: float) -> None:
+            pass
+
+    draft = HeldUp(source([0.97] * N, 4, pass_s=0.45))
+    controller = AutoController(CostCurve({1: 1.0, 2: 1.4, 4: 1.6, 8: 2.2}))
+    run(controller, {"draft": draft}, lambda rows: {1: 1.0, 2: 1.4}.get(rows, 1.2 + 0.125 * rows), 300, spec=AUTO)
+    assert draft.asks > 20
 
 
 def test_the_ledger_forgets() -> None:

@@ -233,6 +233,16 @@ def test_info(stocked: Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["context"] == 4096
 
 
+def test_info_on_a_head(capsys: pytest.CaptureFixture[str]) -> None:
+    """What it is to --spec-type, and how it came to be."""
+    assert run(models.info, model="demo-eagle3") == ExitCode.OK
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["spec_type"] == "draft-eagle3"
+    assert lines["training"].startswith("target SmolLM2-135M-Instruct.Q4_1.gguf, ")
+    assert run(models.info, model="demo-eagle3", json=True) == ExitCode.OK
+    assert float(json.loads(capsys.readouterr().out)["training"]["accepted_length"]) > 1.5
+
+
 def test_a_cut_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "cut.gguf"
     path.write_bytes(write(tmp_path / "whole.gguf").read_bytes()[:-8])

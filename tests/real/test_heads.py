@@ -5,7 +5,7 @@ Heads are random: the worst case for a guess, and as good as any for whether it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -256,6 +256,32 @@ def test_a_fork_goes_on_from_the_shared_text(folder: Path) -> None:
         )
         assert one.tree.tokens[1] == both.expected((*TEXT, 77), ()).argmax()
         assert other.tree.tokens[1] == both.expected((*TEXT[:8], 88), ()).argmax()
+
+
+def test_a_head_that_is_not_asked_makes_no_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is used or not, every step of the target hands it states: they wait, and are encoded together."""
+    with paired(folder, "plain") as both:
+        passes = list[int]()
+        encode = both.head.encode
+
+        def counted(seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
+            passes.append(len(next(iter(features.values()))))
+            return encode(seq, features)
+
+        monkeypatch.setattr(both.head, "encode", counted)
+        target, layers, text = both.target, both.head.layers, [*TEXT]
+        guesser, seq = begun(both, text)
+        for token in range(1000, 1020):
+            tree = TokenTree.root(token)
+            (rows,) = target.forward([Work(seq, tree, features=layers)])
+            target.commit(seq, (0,))
+            guesser.observe(seq, len(text), tree, (), rows)
+            text.append(token)
+        assert passes == []
+        assert guesser.lag(seq, len(text)) == 0
+        (draft,) = guesser.propose([Ask(seq, [*text, 77], Price(Limits(1, 1), 0.0), STATE)])
+        assert passes == [len(text)]
+        assert draft.tree.tokens[1] == both.expected([*text, 77], ()).argmax()
 
 
 # -- in an engine

@@ -14,7 +14,7 @@ from localspec.errors import NetworkError
 from localspec.tools.bench.grid import unique
 from localspec.tools.pairs import Run, Runner, Several
 from localspec.tools.prompts import Prompt
-from localspec.tools.web import checked, root, unreachable
+from localspec.tools.web import checked, client, root, unreachable
 from localspec.types import SamplingParams, SpecStats
 
 _TIMEOUT = httpx2.Timeout(10, read=600)
@@ -77,8 +77,7 @@ class ServerRunner:
         model: str | None = None,
         api_key: str | None = None,
     ) -> None:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx2.Client(timeout=_TIMEOUT, headers=headers)
+        self._client = client(_TIMEOUT, api_key)
         self._servers = servers
         self._sampling = sampling
         self.counted_by: set[str] = set()

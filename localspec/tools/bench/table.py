@@ -45,9 +45,13 @@ def whole_table(report: Report) -> tuple[tuple[str, ...], Rows]:
 
 
 def detail_table(report: Report) -> tuple[tuple[str, ...], Rows]:
-    """Where the time went, how far guesses held, and what perfect ones would bring."""
-    head = ("", "draft / verify / host", "accepted at depth 1, 2, …", "perfect guesses")
-    return head, [(one.name, _shares(one), _depths(one), _ratio(one.oracle)) for one in report.results]
+    """Where the time went, how far guesses held, how many tokens a step with guesses had to bring to pay, and what
+    perfect ones would bring."""
+    head = ("", "draft / verify / host", "accepted at depth 1, 2, …", "pays from", "perfect guesses")
+    return head, [
+        (one.name, _shares(one), _depths(one), _length(one.stats.break_even), _ratio(one.oracle))
+        for one in report.results
+    ]
 
 
 def markdown(report: Report) -> str:
@@ -172,6 +176,10 @@ def _speed(speed: float | None) -> str:
 
 def _interval(spread: Spread | None) -> str:
     return "-" if spread is None else f"×{spread.median:.2f} [{spread.low:.2f}–{spread.high:.2f}]"
+
+
+def _length(tokens: float | None) -> str:
+    return "-" if tokens is None else f"{tokens:.2f} tokens"
 
 
 def _ratio(ratio: float | None) -> str:

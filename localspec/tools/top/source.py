@@ -13,7 +13,7 @@ import httpx2
 from localspec.errors import NetworkError
 from localspec.tools.top.prometheus import parse
 from localspec.tools.top.reading import Reading, Slot, metrics_of, model_of, slots_of
-from localspec.tools.web import checked, root, unreachable
+from localspec.tools.web import checked, client, root, unreachable
 
 #: Seconds that a server may take for an answer: it is asked while it computes.
 _PATIENCE = 3.0
@@ -48,8 +48,7 @@ class Server:
     def __init__(self, url: str, *, api_key: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.url = root(checked(url))
         self._clock = clock
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx2.Client(timeout=_PATIENCE, headers=headers)
+        self._client = client(_PATIENCE, api_key)
 
     def close(self) -> None:
         self._client.close()

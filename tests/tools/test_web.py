@@ -1,0 +1,43 @@
+"""The client of servers."""
+
+from __future__ import annotations
+
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from localspec.tools.web import client
+
+
+def test_a_connection_that_was_idle_is_not_used_again() -> None:
+    """A server closes it at a time of its own, and a request that is on its way then is lost."""
+    ports = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            ports.append(self.client_address[1])
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        with client(5.0) as asked:
+            url = f"http://127.0.0.1:{server.server_address[1]}"
+            asked.get(url)
+            asked.get(url)
+            assert ports[0] == ports[1], "a connection in use is kept"
+            time.sleep(1.1)
+            asked.get(url)
+            assert ports[2] != ports[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
