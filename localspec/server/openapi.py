@@ -15,6 +15,12 @@ _WHOLE: Record = {"type": ["integer", "null"], "minimum": -(2**31), "maximum": 2
 _COUNT: Record = {**_WHOLE, "minimum": 0}
 _TEXTS: Record = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "null"}]}
 _OBJECT: Record = {"type": "object"}
+
+
+def _number(low: float, high: float) -> Record:
+    return {**_NUMBER, "minimum": low, "maximum": high}
+
+
 _IDS: Record = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 
 _DRAWN: Record = {
@@ -26,13 +32,17 @@ _DRAWN: Record = {
     **dict.fromkeys(("frequency_penalty", "presence_penalty", "dry_multiplier", "xtc_probability"), _NUMBER),
     **dict.fromkeys(("top_k", "repeat_last_n", "min_tokens"), _WHOLE),
     "ignore_eos": _FLAG,
-    "logit_bias": {"type": ["object", "null"], "additionalProperties": {"type": "number"}},
-    "n": {**_COUNT, "minimum": 1},
+    "logit_bias": {
+        "type": ["object", "null"],
+        "description": "Token id, or text, and what is added to its score.",
+        "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+    },
+    "n": {**_COUNT, "minimum": 1, "maximum": 128},
     "stream": _FLAG,
     "stream_options": {"type": ["object", "null"], "properties": {"include_usage": _FLAG}},
     "timings_per_token": _FLAG,
     "grammar": {"type": ["string", "null"], "description": "GBNF."},
-    "json_schema": {"description": "A JSON schema that the answer follows."},
+    "json_schema": {"type": ["object", "null"], "description": "A JSON schema that the answer follows."},
     "response_format": {
         "type": ["object", "null"],
         "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}, "json_schema": _OBJECT},
@@ -55,20 +65,49 @@ _DRAWN: Record = {
         ],
     },
 }
+_PART: Record = {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {"type": {"enum": ["text"]}, "text": _TEXT},
+}
+_CALL: Record = {
+    "id": {"type": ["string", "null"]},
+    "function": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": _TEXT, "arguments": {"anyOf": [_TEXT, _OBJECT, {"type": "null"}]}},
+    },
+}
+_FUNCTION: Record = {
+    "type": "object",
+    "required": ["type", "function"],
+    "properties": {
+        "type": {"enum": ["function"]},
+        "function": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": {**_TEXT, "minLength": 1},
+                "description": {"type": ["string", "null"]},
+                "parameters": {"type": ["object", "null"]},
+            },
+        },
+    },
+}
 _MESSAGE: Record = {
     "type": "object",
-    "required": ["role"],
+    "required": ["role", "content"],
     "properties": {
         "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
-        "content": {"anyOf": [_TEXT, {"type": "array", "items": _OBJECT}, {"type": "null"}]},
+        "content": {"anyOf": [_TEXT, {"type": "array", "items": _PART}]},
         "name": {"type": ["string", "null"]},
-        "tool_calls": {"type": ["array", "null"], "items": _OBJECT},
+        "tool_calls": {"type": ["array", "null"], "items": {**_OBJECT, "required": ["function"], "properties": _CALL}},
         "tool_call_id": {"type": ["string", "null"]},
     },
 }
 _MESSAGES: Record = {"type": "array", "minItems": 1, "items": _MESSAGE}
 _TOOLS: Record = {
-    "tools": {"type": ["array", "null"], "items": _OBJECT},
+    "tools": {"type": ["array", "null"], "items": _FUNCTION},
     "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required"]}, _OBJECT, {"type": "null"}]},
 }
 _PROMPT: Record = {"anyOf": [_TEXT, _IDS, {"type": "array", "items": {"anyOf": [_TEXT, _IDS]}}]}

@@ -14,9 +14,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from localspec.tools.bench.server import Server as Measured
+from localspec.tools.bench.server import ServerRunner
+from localspec.tools.prompts import Prompt
 from localspec.tools.top.board import Board
 from localspec.tools.top.prometheus import parse
 from localspec.tools.top.source import Server
+from localspec.types import SamplingParams
 from tests.server.factories import Options
 from tests.server.support import HELLO, Site, serving, until
 from tests.server.test_life import LONG, raw
@@ -183,3 +187,14 @@ def test_top_sees_an_answer_come_and_end() -> None:
         assert guesses is not None
         assert guesses.accepted > 0
         assert guesses.by_depth
+
+
+def test_bench_measures_it(site: Site) -> None:
+    greedy = SamplingParams(temperature=0, seed=1)
+    with ServerRunner({"way": Measured("way", site.url)}, greedy) as runner:
+        run = runner.run("way", Prompt("1", "chat", "hello"), 40)
+        assert (runner.models, runner.counted_by) == ({"way": "fake.gguf"}, {"usage"})
+    assert run.tokens == 40
+    assert run.text == site.chat(max_tokens=40)["choices"][0]["message"]["content"]
+    assert run.stats is not None
+    assert run.stats.draft_n > 0

@@ -122,7 +122,7 @@ def test_a_choice_of_a_function_that_is_not_there(site: Site) -> None:
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"at": "Rome"}'}}
-TALK = [
+TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "Rome?"},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
@@ -148,3 +148,9 @@ def test_a_template_with_tools_gets_them_as_they_are() -> None:
         assert prompt == "user=Rome?;assistant=(weather Rome);tool=sunny<call_1>;"
         with_tools = site.chat(messages=TALK, tools=[WEATHER])["usage"]["prompt_tokens"]
         assert with_tools == len(prompt) + len("[weather]")
+        # Names of control tokens in arguments and results are the text they are.
+        call = {**CALL, "function": {"name": "weather", "arguments": '{"at": "<end>"}'}}
+        talk = [TALK[0], {**TALK[1], "tool_calls": [call]}, {**TALK[2], "content": "<end>"}]
+        prompt = site.ask("/apply-template", messages=talk)["prompt"]
+        assert prompt.count("<end>") == 2
+        assert site.chat(messages=talk)["usage"]["prompt_tokens"] == len(prompt)

@@ -46,7 +46,7 @@ SERVER_OPTIONS = (
         ("--api-key-file",),
         str,
         None,
-        "File with such keys, one a line; lines that begin with # are none.",
+        "File with keys, one a line, one of which clients must have; lines that begin with # are none.",
         SERVER,
         "FILE",
         env=("LLAMA_ARG_API_KEY_FILE",),
