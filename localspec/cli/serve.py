@@ -78,9 +78,12 @@ def keys_of(values: Values) -> tuple[str, ...]:
     """Those of ``--api-key`` and of its file.
 
     Raises:
-        UsageError: a file that cannot be read or that has none, or a key that no header can carry.
+        UsageError: a file that cannot be read or that has none, or a key that is empty or that no header can carry.
     """
-    keys = [key.strip() for key in (values["api_key"] or "").split(",")]
+    given = values["api_key"]
+    keys = [] if given is None else [key.strip() for key in given.split(",")]
+    if not all(keys):
+        raise UsageError("--api-key has an empty key", hint="Leave it out if anybody may ask.")
     if (name := values["api_key_file"]) is not None:
         lines = [line.strip() for line in file_text("--api-key-file", name).splitlines()]
         found = [line for line in lines if line and not line.startswith("#")]
@@ -89,7 +92,7 @@ def keys_of(values: Values) -> tuple[str, ...]:
         keys += found
     if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
         raise UsageError("a key has characters that no header carries", hint="Use ASCII without spaces.")
-    return tuple(key for key in keys if key)
+    return tuple(keys)
 
 
 def _loader(values: Values, plan: Plan, options: EngineOptions, progress: Progress) -> Load:

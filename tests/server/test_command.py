@@ -21,15 +21,16 @@ FAKE = "tests.server.fake_main"
 
 
 @contextmanager
-def served(*arguments: str, ready: bool = True, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(*arguments: str, ready: bool = True, **variables: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A process, and its URL."""
     words = command("serve", "--port", "0", *arguments, module=FAKE)
     env = environment(variables)
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    # Unbuffered: what is read of a line must not take along what comes after it.
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=env)
     assert process.stderr is not None
     try:
-        line = process.stderr.readline()
-        assert line.startswith("listening on http://"), line + process.stderr.read()
+        line = process.stderr.readline().decode()
+        assert line.startswith("listening on http://"), line
         url = line.split()[-1]
         if ready:
             until(lambda: httpx2.get(f"{url}/health").status_code == 200)
@@ -39,10 +40,10 @@ def served(*arguments: str, ready: bool = True, **variables: str) -> Iterator[tu
         process.communicate()
 
 
-def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str, str]:
+def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> tuple[int, str, str]:
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    return process.returncode, out, err
+    return process.returncode, out.decode(), err.decode()
 
 
 def test_it_serves_with_its_options_and_ends_in_peace() -> None:
@@ -94,6 +95,7 @@ def test_what_it_refuses(tmp_path: Path) -> None:
         (("--port", "70000"), "--port 70000 is out of range"),
         (("--api-key-file", str(empty)), "has no key"),
         (("--api-key-file", str(tmp_path / "none")), "cannot be read: No such file"),
+        (("--api-key", ""), "--api-key has an empty key"),
         (("--api-key", "käse"), "a key has characters that no header carries"),
         (("--cors-origins", "chat.example"), "--cors-origins chat.example is no origin"),
         (("-m", str(tmp_path / "none.gguf")), "none.gguf"),

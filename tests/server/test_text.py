@@ -58,6 +58,14 @@ def test_what_stopped_it(site: Site) -> None:
     assert (answer["stop_type"], answer["stopping_word"]) == ("word", text[4:6])
 
 
+def test_no_tokens_at_all(site: Site) -> None:
+    answer = site.ask(TEXT, prompt="hello", max_tokens=0)
+    assert answer["choices"][0]["text"] == ""
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]) == (5, 0)
+    assert site.stream(TEXT, prompt="hello", max_tokens=0)[-2]["choices"][0]["finish_reason"] == "length"
+
+
 def test_words_and_back(site: Site) -> None:
     tokens = site.ask("/tokenize", content="hello <end>")["tokens"]
     assert tokens[-1] == 0

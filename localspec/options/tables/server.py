@@ -71,7 +71,7 @@ SERVER_OPTIONS = (
         SERVER,
         "N",
         least=0,
-        most=100_000,
+        most=1000,
     ),
     Option(
         "timeout",
