@@ -28,6 +28,8 @@ from localspec.train.work import Work
 
 #: How often a text is learned from before there is a new one: writing and reading take as long as some passes.
 _PASSES = 3
+#: Share of the time after which there are no new texts: what is left is too short to learn from them.
+_WRITES = 0.6
 #: A run is saved after so many seconds, and measured after so many tokens, or a share more than the last time.
 _SAVED, _MEASURED, _MEASURED_SHARE = 30.0, 25_000, 0.1
 #: Of every drafter, for its metadata.
@@ -177,8 +179,10 @@ class _Shift:
                     self._more()
                     continue
                 self._learn(run, notes)
-                if run.state.tokens >= self._due(run) or self._done(run) >= 1:
+                if run.state.tokens >= self._due(run):
                     self._measure(run, held)
+            if run.state.curve[-1].tokens < run.state.tokens:  # what is written down is what the file holds
+                self._measure(run, held)
             finished = True
         except _Stopped:
             self._save(run)
@@ -203,7 +207,7 @@ class _Shift:
 
     def _thin(self, run: Run, notes: dict[str, Notes]) -> bool:
         """Whether the texts are worn, and there may be more."""
-        return not self._exhausted and run.passes(notes) >= _PASSES
+        return not self._exhausted and run.passes(notes) >= _PASSES and self._spent(run) < _WRITES
 
     def _due(self, run: Run) -> int:
         """At how many tokens to measure."""
@@ -212,10 +216,14 @@ class _Shift:
 
     def _done(self, run: Run) -> float:
         """The share of the job that is done."""
-        job, spent = self._job, run.state.seconds + time.monotonic() - self._since
-        by_time = 0.0 if job.seconds is None else spent / max(job.seconds, 1e-3)
-        by_tokens = 0.0 if job.tokens is None else run.state.tokens / max(job.tokens, 1)
-        return max(by_time, by_tokens)
+        tokens = self._job.tokens
+        return max(self._spent(run), 0.0 if tokens is None else run.state.tokens / max(tokens, 1))
+
+    def _spent(self, run: Run) -> float:
+        """The share of its time."""
+        if self._job.seconds is None:
+            return 0.0
+        return (run.state.seconds + time.monotonic() - self._since) / max(self._job.seconds, 1e-3)
 
     def _measure(self, run: Run, held: list[Notes]) -> None:
         self._told.point(run.measure(held))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from localspec.train.learner import acceptance  # noqa: E402
 from localspec.train.notes import Notes  # noqa: E402
 from localspec.train.run import Run  # noqa: E402
 from localspec.train.selfplay import Answer, Conversation, written  # noqa: E402
-from localspec.train.sources import Corpus, SelfPlay, of_log  # noqa: E402
+from localspec.train.sources import Corpus, Desk, SelfPlay, of_log  # noqa: E402
 from localspec.train.texts import Texts  # noqa: E402
 from localspec.train.work import Work  # noqa: E402
 from tests.support.gguf_files import TinyModel, TokenizerKeys  # noqa: E402
@@ -79,6 +81,28 @@ def test_a_killed_training_ends_like_one_that_was_not(kind: str, target: Path, t
     resumed = trained(broken, target, kind)
     assert (resumed.curve, resumed.tokens) == (straight.curve, straight.tokens)
     assert (broken / f"{kind}.gguf").read_bytes() == (whole / f"{kind}.gguf").read_bytes()
+
+
+def test_no_text_is_written_that_there_is_no_time_to_learn_from(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text takes as long as some passes over it: in the last part of its time a training only learns."""
+    clock, asked = itertools.count(), list[int]()
+    monkeypatch.setattr(driving, "time", SimpleNamespace(monotonic=lambda: next(clock) / 100))
+
+    class Endless(Corpus):
+        def part(self, number: int, desk: Desk) -> Texts | None:
+            asked.append(next(clock))
+            return super().part(0, desk)
+
+    texts = corpus()
+    timed = replace(job(tmp_path, target, "eagle3", 0), seconds=2.0, tokens=None)
+    result = drive(timed, Endless(texts.texts, texts.weights, texts.rows, texts.length), Deaf())
+    assert result.finished
+    assert result.curve[-1].tokens == result.tokens, "the last measurement is of what was kept"
+    end = next(clock)
+    assert len(asked) > 1
+    assert max(asked) < 0.65 * end
 
 
 def test_a_training_goes_on_from_a_drafter(target: Path, tmp_path: Path) -> None:
