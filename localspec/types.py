@@ -501,4 +501,29 @@ class EngineInfo:
     exact: Exact | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """An engine at one moment.
+
+    ``running`` answers and ``waiting`` requests; ``cells`` of ``n_ctx`` in use or promised, ``kept`` conversations that
+    nobody uses now. ``guessing`` is whether guesses are allowed under this load, ``why`` why not. Of the last pass
+    ``rows`` and how many of them were ``guesses``, with the ``prompt_rows`` beside them. All since it was loaded:
+    ``passes``, and tokens of prompts that were computed and that were found in the cache.
+    """
+
+    running: int
+    waiting: int
+    cells: int
+    n_ctx: int
+    kept: int
+    guessing: bool
+    why: str
+    rows: int
+    guesses: int
+    prompt_rows: int
+    passes: int
+    prompt_computed: int
+    prompt_reused: int
+
+
 Event = Started | Prefill | Tokens | Paced | Notice | Finished | Failed

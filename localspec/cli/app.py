@@ -26,6 +26,7 @@ BODIES = {
     "chat": ("localspec.cli.chat", "chat"),
     "complete": ("localspec.cli.complete", "complete"),
     "serve": ("localspec.cli.serve", "serve"),
+    "batch": ("localspec.cli.batch", "batch"),
     "bench": ("localspec.cli.bench", "bench"),
     "tune": ("localspec.cli.tune", "tune"),
     "verify": ("localspec.cli.verify", "verify"),

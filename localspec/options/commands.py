@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from localspec.options.option import Option
+from localspec.options.tables.batch import BATCH_OPTIONS
 from localspec.options.tables.chat import CHAT_TEMPLATE_OPTIONS, LINE_OPTIONS, SESSION_OPTIONS
 from localspec.options.tables.config import CONFIG_OPTIONS, TUNED
 from localspec.options.tables.context import CONTEXT_OPTIONS
 from localspec.options.tables.devices import DEVICE_OPTIONS
 from localspec.options.tables.groups import OUTPUT, SAMPLING, SERVER, SHELF
+from localspec.options.tables.load import LOAD_OPTIONS
 from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL_OPTIONS, MODELS_DIR, OFFLINE
 from localspec.options.tables.ngram import NGRAM_OPTIONS
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
@@ -118,6 +120,26 @@ CHAT_COMMAND = Command(
     ),
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
     (*_COMMON_AND_MACHINE, "resume", "single_turn"),
+)
+BATCH = Command(
+    "batch",
+    "Answer the lines of a file, many at a time; each answer is a line of JSON.",
+    (*BATCH_OPTIONS, *GENERATION_OPTIONS, conversation(False), TUNED, *CONFIG_OPTIONS),
+    (
+        Example("A file of prompts", "localspec batch in.jsonl -o out.jsonl -n 200"),
+        Example("Eight at a time, as questions to a chat model", "localspec batch in.jsonl -o out.jsonl -np 8 -cnv"),
+        Example("What was interrupted", "localspec batch in.jsonl -o out.jsonl --resume"),
+        Example("Between programs", "localspec batch - -m big.gguf --ordered"),
+    ),
+    'A line is an object with "prompt" or "messages", perhaps "id", and settings of its own ("temp", "n_predict",'
+    ' "spec", …); or a line of OpenAI\'s batch files ("custom_id", "method", "url", "body"), which is answered in their'
+    " form. A line that fails has an error in its place, and the exit code is 5. Texts are the same for any -np and"
+    " with any guesses; the seed of a line follows from -s and its number.",
+    (
+        *("output_file", "parallel", "resume", "ordered", "fail_fast", "spec_metrics", "conversation", "system"),
+        *("n_predict", "model", "model_draft", "hf_repo", "spec", "max_concurrency", "temp", "seed"),
+        *("ctx_size", "threads", "gpu_layers", "config"),
+    ),
 )
 BENCH = Command(
     "bench",
@@ -245,12 +267,14 @@ TOP = Command(
 _SERVED = {
     "system": "System message of conversations that have none.",
     "system_file": "File with the system message of conversations that have none.",
+    "parallel": "Answers that run at once; they share the context.",
 }
 SERVE = Command(
     "serve",
     "Serve a model over HTTP: OpenAI's protocol, llama.cpp's endpoints, metrics, a page to chat on.",
     (
         *SERVER_OPTIONS,
+        *(replace(one, help=_SERVED.get(one.name, one.help)) for one in LOAD_OPTIONS),
         replace(_API_KEY, help="Keys, one of which clients must have; a comma list.", group=SERVER),
         *(replace(option, help=_SERVED.get(option.name, option.help)) for option in GENERATION_OPTIONS),
         TUNED,
@@ -398,7 +422,7 @@ TOPICS = {
 }
 COMMANDS = {
     command.name: command
-    for command in (CHAT_COMMAND, COMPLETE, SERVE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
+    for command in (CHAT_COMMAND, COMPLETE, SERVE, BATCH, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
 }
 
 

@@ -5,19 +5,6 @@ from __future__ import annotations
 from localspec.options.option import Option
 from localspec.options.tables.groups import SERVER
 
-#: Answers that run at once in one engine.
-PARALLEL = Option(
-    "parallel",
-    ("-np", "--parallel"),
-    int,
-    4,
-    "Answers that run at once. They share the context of -c.",
-    SERVER,
-    "N",
-    env=("LLAMA_ARG_N_PARALLEL",),
-    least=1,
-    most=128,
-)
 SERVER_OPTIONS = (
     Option(
         "host",
@@ -61,7 +48,6 @@ SERVER_OPTIONS = (
         "NAME",
         env=("LLAMA_ARG_ALIAS",),
     ),
-    PARALLEL,
     Option(
         "queue",
         ("--queue",),
