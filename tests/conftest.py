@@ -13,7 +13,7 @@ from tests.support.gguf_files import TinyModel, TokenizerKeys
 
 TESTS = Path(__file__).parent
 #: The folders whose files take longest, the longest first.
-LONGEST = ("real", "tui", "tools", "cli", "host")
+LONGEST = ("real", "tui", "tools", "cli", "server", "host")
 
 
 def pytest_configure() -> None:
