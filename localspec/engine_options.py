@@ -8,11 +8,16 @@ from pathlib import Path
 from localspec.backends.options import ModelOptions
 from localspec.drafters.options import Scored, Shape, TextOptions
 
+#: Rows of a pass that have logits, where one sequence alone needs no more: each takes a vocabulary of floats.
+_OUTPUTS = 128
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Everything an engine is built from. ``spec_types=None``: suffixes, and the draft model if there is one.
 
+    ``sequences`` answers run at a time, and ``kept`` conversations beside them wait for a prompt that begins alike.
+    ``most_running`` and ``most_waiting`` requests: with more than that nothing is guessed (0: no such limit).
     ``tree_nodes`` and ``sequences`` size the sequence-id pool and the logits buffer; a request may draft fewer.
     ``measure`` times passes of some row counts when all is loaded (about a second), for requests that leave it to the
     controller what is guessed; without it the first answers teach. ``chat_template`` replaces the one in the file.
@@ -31,6 +36,9 @@ class EngineOptions:
     flash_attn: str = "auto"
     swa_full: bool = True
     sequences: int = 1
+    kept: int = 0
+    most_running: int = 0
+    most_waiting: int = 0
     tree_nodes: int = 16
     measure: bool = True
     by_text: TextOptions = field(default_factory=TextOptions)
@@ -41,3 +49,13 @@ class EngineOptions:
     scored: Scored = field(default_factory=Scored)
     medusa_tree: Shape | None = None
     backend: str = "auto"
+
+    @property
+    def open_sequences(self) -> int:
+        """Sequences that may be open at a time."""
+        return self.sequences + self.kept
+
+    @property
+    def outputs(self) -> int:
+        """Rows of a pass that may have logits."""
+        return min(self.sequences * (self.tree_nodes + 1), max(_OUTPUTS, self.tree_nodes + 1))

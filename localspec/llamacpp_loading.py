@@ -43,7 +43,7 @@ class InLlamacpp:
         caps = target.caps
         if options.n_ctx not in (0, caps.n_ctx):
             self._wish.warn(f"-c {options.n_ctx} became {caps.n_ctx}: llama.cpp's contexts are multiples of 256")
-        about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, options.sequences)
+        about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, options.open_sequences)
         return LoadedTarget(target, target.describe("target"), about, model.chat_template, target.exact)
 
     def drafter(self, kind: str) -> Made:
@@ -80,9 +80,9 @@ class InLlamacpp:
             n_batch=options.n_batch,
             n_ubatch=options.n_ubatch,
             flash_attn=options.flash_attn,
-            sequences=options.sequences,
+            sequences=options.open_sequences,
             branches=max(options.tree_nodes - 1, 1),
-            outputs=options.sequences * (options.tree_nodes + 1),
+            outputs=options.outputs,
             swa_full=options.swa_full,
         )
 

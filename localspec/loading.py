@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from localspec.backend_choice import TORCH, choose_backend
 from localspec.backends.options import ModelOptions, RopeOptions
 from localspec.backends.predicting import check_predictors
-from localspec.control import AutoController, Controller, CostCurve, ThreadTuner, core_count
+from localspec.control import AutoController, Controller, CostCurve, LoadGuard, ThreadTuner, core_count
 from localspec.control.measure import measure
 from localspec.drafter_making import Made
 from localspec.drafters.files import DRAFT_MODEL, MTP, PARD
@@ -101,8 +101,15 @@ class _Loader:
             loads=tuple(self._loads),
             exact=loaded.exact,
         )
-        controller = self._controller(target, drafters)
-        return Engine(target, drafters, template=template, info=info, controller=controller)
+        return Engine(
+            target,
+            drafters,
+            template=template,
+            info=info,
+            controller=self._controller(target, drafters),
+            load=LoadGuard(options.most_running, options.most_waiting),
+            most_running=options.sequences,
+        )
 
     def _side(self) -> Side:
         """The backend that the options ask for."""

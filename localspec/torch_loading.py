@@ -78,7 +78,7 @@ class InTorch:
         read = self._read(options.target, "target", "-ngl", lambda trained: options.n_ctx or trained)
         target, shape = self._in_context(read), read.model.shape
         self._about = ForTarget(
-            options.target.path, read.vocab, shape.width, shape.layers, read.n_ctx, options.sequences
+            options.target.path, read.vocab, shape.width, shape.layers, read.n_ctx, options.open_sequences
         )
         template = read.header.text("tokenizer.chat_template")
         return LoadedTarget(target, _described("target", read, target), self._about, template)
@@ -148,8 +148,7 @@ class InTorch:
     def _rows(self) -> tuple[int, int]:
         """Nodes of a pass, and those of them that may have logits."""
         options = self._options
-        outputs = options.sequences * (options.tree_nodes + 1)
-        return max(min(options.n_batch, options.n_ubatch), outputs), outputs
+        return max(min(options.n_batch, options.n_ubatch), options.outputs), options.outputs
 
     def _in_context(self, read: _Read) -> TorchTarget:
         rows, outputs = self._rows
@@ -158,7 +157,7 @@ class InTorch:
             read.vocab,
             n_ctx=read.n_ctx,
             n_ctx_train=read.n_ctx_train,
-            sequences=self._options.sequences,
+            sequences=self._options.open_sequences,
             max_rows=rows,
             max_outputs=outputs,
             place=read.place,

@@ -108,10 +108,12 @@ class SpecParams:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation. ``more`` are other fields that a chat template may look at, names and JSON values:
+    ``tool_calls``, ``tool_call_id``, …"""
 
     role: str
     content: str
+    more: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +499,31 @@ class EngineInfo:
     loads: tuple[ModelLoad, ...] = ()
     chat_template: str | None = None
     exact: Exact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """An engine at one moment.
+
+    ``running`` answers and ``waiting`` requests; ``cells`` of ``n_ctx`` in use or promised, ``kept`` conversations that
+    nobody uses now. ``guessing`` is whether guesses are allowed under this load, ``why`` why not. Of the last pass
+    ``rows`` and how many of them were ``guesses``, with the ``prompt_rows`` beside them. All since it was loaded:
+    ``passes``, and tokens of prompts that were computed and that were found in the cache.
+    """
+
+    running: int
+    waiting: int
+    cells: int
+    n_ctx: int
+    kept: int
+    guessing: bool
+    why: str
+    rows: int
+    guesses: int
+    prompt_rows: int
+    passes: int
+    prompt_computed: int
+    prompt_reused: int
 
 
 Event = Started | Prefill | Tokens | Paced | Notice | Finished | Failed

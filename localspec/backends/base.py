@@ -33,6 +33,7 @@ class TargetCaps:
     one pass and ``max_outputs`` of them with logits, ``max_sequences`` open at once, ``max_leaves`` branches over
     all open sequences, one each at least. ``trees`` is false
     where branches cannot share a prefix; ``rollback`` is how many cells can be taken back (``None``: any number).
+    ``mixes`` is false where rows with logits and rows without may not share a pass.
     ``feature_layers`` are the layers whose hidden states can be asked for.
     """
 
@@ -45,6 +46,7 @@ class TargetCaps:
     max_leaves: int
     trees: bool = True
     rollback: int | None = None
+    mixes: bool = True
     feature_layers: frozenset[int] = frozenset()
 
 

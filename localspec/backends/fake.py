@@ -70,7 +70,7 @@ class FakeTarget:
         spread: standard deviation of the scores; larger is surer.
         noise: standard deviation of a second table added to the first: a draft model is its target plus noise.
         n_ctx, sequences, rows, leaves: its limits.
-        trees, rollback: as `TargetCaps`; ``rollback=0`` behaves like a recurrent model.
+        trees, rollback, mixes: as `TargetCaps`; ``rollback=0`` behaves like a recurrent model.
         layers: layers that give features: layer l gives the one-hot of the token l places back, and `NORMED` that of
             the token itself.
     """
@@ -88,6 +88,7 @@ class FakeTarget:
         leaves: int = 32,
         trees: bool = True,
         rollback: int | None = None,
+        mixes: bool = True,
         layers: frozenset[int] = frozenset(),
     ) -> None:
         self._vocab = vocab or FakeVocab()
@@ -106,9 +107,12 @@ class FakeTarget:
             max_leaves=leaves,
             trees=trees,
             rollback=rollback,
+            mixes=mixes,
             feature_layers=layers,
         )
         self._cells: dict[int, list[int]] = {}
+        self._places: dict[int, list[int]] = {}  # where they lie: forks share places
+        self._next_place = 0
         self._trees: dict[int, tuple[TokenTree, int]] = {}
         self._next = 0
         self._stop = threading.Event()
@@ -127,16 +131,18 @@ class FakeTarget:
             raise EngineError("too many sequences are open")
         self._next += 1
         self._cells[self._next] = []
+        self._places[self._next] = []
         return self._next
 
     def fork(self, seq: int, n: int) -> int:
         new = self.open()
         if self._caps.rollback is None:
             self._cells[new] = self._cells[seq][:n]
+            self._places[new] = self._places[seq][:n]
         return new
 
     def close(self, seq: int) -> None:
-        del self._cells[seq]
+        del self._cells[seq], self._places[seq]
         self._trees.pop(seq, None)
 
     def n_past(self, seq: int) -> int:
@@ -165,12 +171,15 @@ class FakeTarget:
                 raise DecodeError("a tree was left uncommitted")
             if not self._caps.trees and not item.tree.is_chain:
                 raise DecodeError("this model takes chains only")
+        prompts = sum(item.rows_from == len(item.tree) for item in work)
+        if not self._caps.mixes and 0 < prompts < len(work):
+            raise DecodeError("rows with logits and rows without are in one pass")
         if sum(len(item.tree) - item.done for item in work) > self._caps.max_rows:
             raise DecodeError("more rows than a pass takes")
         if sum(len(item.tree.leaves) for item in work) > self._caps.max_leaves:
             raise DecodeError("more branches than there are sequence ids")
         grown = {item.seq: len(item.tree) for item in work}
-        cells = sum(len(cells) for cells in self._cells.values()) + sum(grown.values())
+        cells = self.cells_used + sum(grown.values())
         cells += sum(n for seq, (_, n) in self._trees.items() if seq not in grown)
         if cells > self._caps.n_ctx:
             raise OutOfMemory(f"the context of {self._caps.n_ctx} cells is full")
@@ -182,6 +191,8 @@ class FakeTarget:
             if tree.parents[node] != parent:
                 raise DecodeError("what is committed is not a path")
             self._cells[seq].append(tree.tokens[node])
+            self._places[seq].append(self._next_place)
+            self._next_place += 1
             parent = node
         lost = len(tree) - len(path)
         if self._caps.rollback is not None and lost > self._caps.rollback:
@@ -191,7 +202,7 @@ class FakeTarget:
         cells = self._cells[seq]
         if n < len(cells):
             keep = n if self._caps.rollback is None or len(cells) - n <= self._caps.rollback else 0
-            del cells[keep:]
+            del cells[keep:], self._places[seq][keep:]
         return len(cells)
 
     def interrupt(self, on: bool) -> None:
@@ -205,6 +216,12 @@ class FakeTarget:
 
     def close_all(self) -> None:
         self._cells.clear()
+        self._places.clear()
+
+    @property
+    def cells_used(self) -> int:
+        """Cells of committed tokens; what sequences share counts once."""
+        return len(set().union(*self._places.values()))
 
     def scores(self, text: Sequence[int]) -> Row:
         """Logits after ``text``."""

@@ -49,7 +49,7 @@ MEANINGS = {
     ExitCode.USAGE: "A flag, a setting, a request or an input that makes no sense; nothing was computed.",
     ExitCode.MODEL: "A model that is missing or damaged, does not fit its draft model, or cannot do what is asked.",
     ExitCode.NETWORK: "A hub or a server cannot be reached, or does not answer as it should.",
-    ExitCode.PARTIAL: "Some rows of a batch failed. No command returns it yet.",
+    ExitCode.PARTIAL: "`localspec batch`: some lines failed; their errors stand in their places.",
     ExitCode.MEMORY: "Weights, cache or buffers do not fit into memory.",
     ExitCode.FAULT: "`localspec verify`: speculation changes a text by more than rounding does.",
     ExitCode.INTERRUPTED: "Ctrl-c (SIGINT).",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from localspec.control.auto import AutoController
 from localspec.control.controller import Controller, FixedController, PassRecord, Walk, Wish
 from localspec.control.cost import CostCurve
+from localspec.control.load import LoadGuard
 from localspec.control.price import Limits, Price
 from localspec.control.threads import ThreadTuner, core_count
 
@@ -14,6 +15,7 @@ __all__ = [
     "CostCurve",
     "FixedController",
     "Limits",
+    "LoadGuard",
     "PassRecord",
     "Price",
     "ThreadTuner",

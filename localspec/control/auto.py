@@ -73,7 +73,7 @@ class AutoController:
         self._host: dict[Kind, float] = {"plain": 0.0, "asked": 0.0, "guessed": 0.0}
         self._ledger = Ledger()
         self._tokens = self._seconds = 0.0  # fading sums: their ratio is the rate
-        self._sharers = 1
+        self._sharers, self._beside = 1, 0  # sequences in this pass, and rows of prompts
         self._rate = 0.0  # of this step
         self._notices: list[tuple[int, Standing]] = []
 
@@ -83,8 +83,8 @@ class AutoController:
 
     # -- plan
 
-    def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
-        self._sharers = len(wishes)
+    def plan(self, wishes: Sequence[Wish], beside: int = 0) -> list[Mapping[str, Price]]:
+        self._sharers, self._beside = len(wishes), beside
         if not any(wish.drafters and wish.spec.mode == "auto" for wish in wishes):
             return [all_may(wish) for wish in wishes]
         self._rate = self._find_rate()
@@ -98,12 +98,12 @@ class AutoController:
             return all_may(wish)
         chat = self._chat(wish)
         due = chat.since_plain >= (_PLAIN_EVERY if self.plain_s is not None else _PLAIN_AT_FIRST)
-        if (due or not self._curve.known) and self._sharers == 1:
+        if (due or not self._curve.known) and self._sharers == 1 and not self._beside:
             return {}
         prices = {}
         for name in wish.drafters:
             if name not in wish.costly:
-                if chat.watches[name].due(self._vain_s(name) * self._rate):
+                if chat.watches[name].due(self._vain_s(name) * self._rate / self._sharers):
                     prices[name] = self._free_price(wish.seq, name, limits)
                 continue
             depth, until = self._depth(chat, name, wish)
@@ -130,8 +130,11 @@ class AutoController:
 
     def _price(self, seq: int, name: str, limits: Limits, until: float) -> Price:
         """Another pass must pay for a row too."""
-        pass_s = self._level_s.get(name, 0.0) + self._row_s
-        return Price(limits, 0.0, pass_s, 1 / self._rate, self._beliefs[name].of(seq), until)
+        return Price(limits, 0.0, self._pass_s(name) + self._row_s, 1 / self._rate, self._beliefs[name].of(seq), until)
+
+    def _pass_s(self, name: str) -> float:
+        """Seconds that another level of guesses takes, for one of the sequences that are asked together."""
+        return self._level_s.get(name, 0.0) / self._sharers
 
     @property
     def _row_s(self) -> float:
@@ -151,7 +154,7 @@ class AutoController:
         self._latest[name] = arm
         most = wish.limits.depth
         depth, gain = self._best_chain(name, arm.alpha, most)
-        pass_s = self._level_s.get(name, 0.0)
+        pass_s = self._pass_s(name)
         reading = _READ * wish.drafters[name] * pass_s
         affords = self._ledger.affords(arm.trial(pass_s) + reading)
         # The first pass that tells what one takes may have been held up.
@@ -169,8 +172,8 @@ class AutoController:
         """The depth at which a chain wins the most tokens a step, and how many more than plain decoding. Its passes are
         taken for ``ease`` times as fast as known."""
         best, gain, held = 0, 0.0, 0.0
-        level_s = self._level_s.get(name, 0.0) / ease
-        host = self._host["guessed"] - self._host["plain"]
+        level_s = self._pass_s(name) / ease
+        host = (self._host["guessed"] - self._host["plain"]) / self._sharers
         for depth in range(1, most + 1):
             held += alpha**depth
             seconds = depth * level_s + self._extra(depth) + host
@@ -197,7 +200,8 @@ class AutoController:
 
     def _extra(self, rows: int) -> float:
         """Seconds that so many rows more take."""
-        return max(self._curve.seconds(self._sharers + rows) - self._curve.seconds(self._sharers), 0.0)
+        there = self._sharers + self._beside
+        return max(self._curve.seconds(there + rows) - self._curve.seconds(there), 0.0)
 
     # -- choose
 
@@ -221,7 +225,9 @@ class AutoController:
         host = self._host["guessed"] - self._host["asked"]
         for n, reach in enumerate(reaches, 1):
             held += reach
-            seconds = host + self._curve.change(self._sharers + n, self._sharers)
+            seconds = host
+            if not self._beside:  # else it is another number of rows in any case
+                seconds += self._curve.change(self._sharers + n, self._sharers)
             seconds += self._extra(n) * self._ledger.caution
             gain = held - self._rate * seconds
             if gain > most:
@@ -232,8 +238,13 @@ class AutoController:
 
     def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
         if self._tuner is not None:
-            self._tuner.observe(record.rows, record.wall_s, record.cpu_s)
-        if not walks or not self._chats:  # nobody has ever been asked
+            self._tuner.observe(record.rows + record.beside, record.wall_s, record.cpu_s)
+        if not walks or not self._chats:  # nobody is asked
+            return
+        if record.beside:  # its times are not those of answers alone
+            for walk in walks:
+                if (chat := self._chats.get(walk.seq)) is not None:
+                    self._learn_guesses(chat, walk)
             return
         change = self._curve.change(record.rows, len(walks))
         settled = self._curve.settled(record.rows)
@@ -289,7 +300,6 @@ class AutoController:
     def _learn(self, chat: _Chat, walk: Walk, asked: Mapping[str, float], net: float, rows: float) -> None:
         """``net``: tokens of the step beyond those of plain decoding; ``rows``: price of its guesses in tokens."""
         n = len(walk.tokens)
-        chat.n_past += n
         row = rows / max(walk.verified.draft_n, 1)
         made, right = Counter(walk.verified.sources[1:]), Counter(_sources_of_held(walk))
         won = {name: right[name] - made[name] * row for name in made}
@@ -301,11 +311,21 @@ class AutoController:
         for name, watch in chat.watches.items():
             if name in asked:
                 watch.asked(won.get(name, 0.0))
+        self._learn_guesses(chat, walk)
+        self._tell(walk.seq, chat)
+
+    def _learn_guesses(self, chat: _Chat, walk: Walk) -> None:
+        """How often they hold, whatever they cost."""
+        chat.n_past += len(walk.tokens)
         for name, tree in walk.proposals.items():
             held, tried = self._beliefs[name].learn(walk.seq, tree, walk.tokens)
             if name in chat.arms:
                 chat.arms[name].learn(held, tried)
-        self._tell(walk.seq, chat)
+
+    def forget(self, seq: int) -> None:
+        self._chats.pop(seq, None)
+        for beliefs in self._beliefs.values():
+            beliefs.forget(seq)
 
     # -- what the user hears
 

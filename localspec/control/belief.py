@@ -89,6 +89,10 @@ class Beliefs:
         """The text of conversation ``seq`` is another now."""
         self._mine.setdefault(seq, Chat(self._overall)).doubt()
 
+    def forget(self, seq: int) -> None:
+        """Conversation ``seq`` is no more; what it taught about all of them stays."""
+        self._mine.pop(seq, None)
+
     def learn(self, seq: int, tree: TokenTree, tokens: tuple[int, ...]) -> tuple[int, int]:
         """Judges a proposal along the tokens that came, verified or not: every child of a node on the way was tried.
         Returns how deep the way went, and the edges tried on it."""

@@ -41,7 +41,8 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class PassRecord:
     """One verify pass: rows of all sequences, cells in use, seconds of wall and CPU time, seconds of each drafter that
-    was asked, and of the whole step."""
+    was asked, and of the whole step. ``beside``: rows of prompts that the pass read, too; its times are theirs as
+    well."""
 
     rows: int
     cells: int
@@ -49,6 +50,7 @@ class PassRecord:
     cpu_s: float
     draft_s: Mapping[str, float]
     step_s: float = 0.0
+    beside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,9 @@ class Controller(Protocol):
         """Threads for the next passes; ``None`` leaves them alone."""
         ...
 
-    def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
-        """For each sequence the price for each drafter that is to be asked; none = a plain step."""
+    def plan(self, wishes: Sequence[Wish], beside: int = 0) -> list[Mapping[str, Price]]:
+        """For each sequence the price for each drafter that is to be asked; none = a plain step. ``beside``: rows of
+        prompts that the pass is going to read, too."""
         ...
 
     def choose(self, wishes: Sequence[Wish], proposals: Sequence[Mapping[str, TokenTree]]) -> list[TokenTree]:
@@ -80,6 +83,10 @@ class Controller(Protocol):
 
     def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
         """A step is over."""
+        ...
+
+    def forget(self, seq: int) -> None:
+        """A sequence is no more."""
         ...
 
     @property
@@ -106,7 +113,7 @@ class FixedController:
     def threads(self) -> int | None:
         return self._tuner.threads if self._tuner is not None else None
 
-    def plan(self, wishes: Sequence[Wish]) -> list[Mapping[str, Price]]:
+    def plan(self, wishes: Sequence[Wish], beside: int = 0) -> list[Mapping[str, Price]]:
         return [all_may(wish) for wish in wishes]
 
     def choose(self, wishes: Sequence[Wish], proposals: Sequence[Mapping[str, TokenTree]]) -> list[TokenTree]:
@@ -114,7 +121,10 @@ class FixedController:
 
     def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
         if self._tuner is not None:
-            self._tuner.observe(record.rows, record.wall_s, record.cpu_s)
+            self._tuner.observe(record.rows + record.beside, record.wall_s, record.cpu_s)
+
+    def forget(self, seq: int) -> None:
+        pass
 
     @property
     def plain_s(self) -> float | None:

@@ -26,6 +26,8 @@ from localspec.vocab import Pairing
 class BlockModel(DraftModel):
     """A `BlockDrafter` that guesses for its target; ``name`` is its ``--spec-type``."""
 
+    _lends = False
+
     def __init__(self, block: BlockDrafter, pairing: Pairing, name: str) -> None:
         super().__init__(block, pairing)
         self._block = block

@@ -30,12 +30,15 @@ class DraftModel:
     name = DRAFT_MODEL
     needs: tuple[int, ...] = ()
     costs_passes = True
+    #: Whether what a conversation has read is all that its cache holds, so that another can go on from it.
+    _lends = True
 
     def __init__(self, model: Target, pairing: Pairing | Translation) -> None:
         self._model = model
         self._pairing = pairing
         self._lanes: dict[int, int] = {}  # the engine's sequence → the draft model's
         self._growing: dict[int, Growth] = {}  # trees in the draft cache, not yet committed
+        self._texts: dict[int, Sequence[int]] = {}  # of which a lane's cache holds the beginning
 
     def open(self, seq: int) -> None:
         self._lanes[seq] = self._model.open()
@@ -46,6 +49,7 @@ class DraftModel:
 
     def close(self, seq: int) -> None:
         self._growing.pop(seq, None)
+        self._texts.pop(seq, None)
         self._model.close(self._lanes.pop(seq))
 
     def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
@@ -80,6 +84,7 @@ class DraftModel:
                     ask, out=f"the draft model's context of {self._model.caps.n_ctx} tokens is full"
                 )
                 continue
+            self._borrow(ask, text)
             self._catch_up(ask, text)
             read = self._model.n_past(self._lanes[ask.seq])
             unread = self._pairing.readable(text[read:])
@@ -110,6 +115,27 @@ class DraftModel:
         # Guesses of the last level are not decoded: a tree of depth d takes width · (d - 1) cells past the text.
         room = self._model.caps.n_ctx - length
         return min(ask.price.limits.depth, 1 + room // ask.price.limits.width)
+
+    def _borrow(self, ask: Ask, text: Sequence[int]) -> None:
+        """Text that another conversation has read since this one was forked from it is not read again."""
+        seq, known = ask.seq, dict(self._texts)
+        self._texts[seq] = text
+        lane = self._lanes[seq]
+        behind = len(text) - self._model.n_past(lane) > self._share()
+        if not (behind and self._lends and self._model.caps.trees):
+            return
+        shared = {other: self._has_read(other, theirs, text) for other, theirs in known.items() if other != seq}
+        best = max(shared, key=lambda other: shared[other], default=seq)
+        if best != seq and shared[best] > self._model.n_past(lane):
+            self._model.close(lane)
+            self._lanes[seq] = self._model.fork(self._lanes[best], shared[best])
+
+    def _has_read(self, other: int, theirs: Sequence[int], text: Sequence[int]) -> int:
+        """How much of ``text`` lies in the cache of another conversation, all but its last token at most."""
+        most = min(self._model.n_past(self._lanes[other]), len(text) - 1)
+        if list(theirs[:most]) == list(text[:most]):
+            return most
+        return next(i for i in range(most) if theirs[i] != text[i])
 
     def _catch_up(self, ask: Ask, text: Sequence[int]) -> None:
         """Reads all of ``text`` but what fits into the first pass of the tree."""

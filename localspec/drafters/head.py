@@ -35,6 +35,8 @@ class HeadModel(DraftModel):
     """A `Head` that guesses for its target. It takes the target's states in as they come, encodes them some at a time,
     and reads them at the first guess."""
 
+    _lends = False
+
     def __init__(self, head: Head, pairing: Pairing, name: str) -> None:
         super().__init__(head, pairing)
         self.name = name

@@ -22,6 +22,7 @@ class ParallelModel(DraftModel):
     """``mask`` is the token that stands for one that is not known."""
 
     name = PARD
+    _lends = False
 
     def __init__(self, model: Target, pairing: Pairing, mask: int) -> None:
         super().__init__(model, pairing)

@@ -26,6 +26,8 @@ _LONGEST = 32
 class TranslatedModel(DraftModel):
     """A `Target` that guesses for another of a different vocabulary. Reads lazily, as `DraftModel`."""
 
+    _lends = False
+
     def __init__(self, model: Target, translation: Translation) -> None:
         super().__init__(model, translation)
         self._translation = translation

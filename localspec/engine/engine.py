@@ -6,14 +6,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 
-from localspec.backends.base import Rows, Target, Work
+from localspec.backends.base import Rows, Target
 from localspec.backends.memory import resident_bytes
 from localspec.chat import ChatTemplate
-from localspec.control import Controller, FixedController, Limits, PassRecord, Price, Walk, Wish
+from localspec.control import Controller, FixedController, Limits, LoadGuard, PassRecord, Price, Walk, Wish
 from localspec.drafters import forced
 from localspec.drafters.base import Ask, Draft, Drafter
 from localspec.engine.answer import Answer, StepTimes
@@ -22,25 +22,13 @@ from localspec.engine.guard import Guard
 from localspec.engine.handle import Handle
 from localspec.engine.info import bare_info
 from localspec.engine.panel import Panel, idle_sources
+from localspec.engine.passes import Pass, Passes, Piece
 from localspec.engine.samplers import Samplers
+from localspec.engine.scheduler import Scheduler
 from localspec.engine.slots import Slots
-from localspec.errors import Cancelled, EngineError, OutOfMemory, UsageError
+from localspec.errors import Cancelled, EngineError, UsageError
 from localspec.spec.tree import TokenTree
-from localspec.types import EngineInfo, Event, GenerationRequest
-
-
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """A verify pass: what was verified, its rows, and the seconds it took."""
-
-    drafts: list[Draft]
-    rows: list[Rows]
-    wall_s: float
-    cpu_s: float
-
-    @property
-    def n_rows(self) -> int:
-        return sum(len(draft.tree) for draft in self.drafts)
+from localspec.types import EngineInfo, EngineStatus, Event, GenerationRequest
 
 
 class Engine:
@@ -56,6 +44,9 @@ class Engine:
         template: the model's chat template, for requests with messages.
         info: what front ends show of it.
         controller: decides how much is guessed; by default all that a request allows.
+        load: hard limits of load beyond which nothing is guessed; by default none.
+        most_running: answers at a time; by default as many as the target has sequences. What is left of these keeps
+            conversations that prompts may begin like.
         prompt_chunk: prompt tokens read in one pass.
     """
 
@@ -67,22 +58,29 @@ class Engine:
         template: ChatTemplate | None = None,
         info: EngineInfo | None = None,
         controller: Controller | None = None,
+        load: LoadGuard | None = None,
+        most_running: int | None = None,
         prompt_chunk: int = 256,
     ) -> None:
         self.target = target
         self._panel = Panel([*drafters, forced.Forced(target.vocab)] if drafters else ())
         self._check_needs()
         self._costly = self._panel.costly
-        self._slots = Slots(target, self._panel)
+        self._slots = Slots(target, self._panel, lambda seq: self.controller.forget(seq))
         self._samplers = Samplers(target.vocab, target.caps.n_ctx)
         self._template = template
         self.info = info or bare_info(target, drafters, template)
         #: Decides how much is guessed; may be another one between answers.
         self.controller: Controller = controller or FixedController()
         self._threads: int | None = None
-        self._prompt_chunk = min(prompt_chunk, target.caps.max_rows)
-        self._waiting: deque[Answer] = deque()
-        self._running: list[Answer] = []
+        self._load = load or LoadGuard()
+        self._requests = Scheduler(
+            target,
+            self._slots,
+            most_running=target.caps.max_sequences if most_running is None else most_running,
+            prompt_chunk=prompt_chunk,
+        )
+        self._passes = Passes(target, self._panel.needs)
         self._interrupted = False
         self._woken: SimpleQueue[None] = SimpleQueue()  # of C: an interrupt finds it taken or free
         self._count = 0
@@ -111,6 +109,27 @@ class Engine:
         """Bytes that this process holds; ``None``: not known here."""
         return resident_bytes(os.getpid())
 
+    @property
+    def status(self) -> EngineStatus:
+        """How it stands between two steps."""
+        passes = self._passes
+        running = len(self._requests.running)
+        return EngineStatus(
+            running=running,
+            waiting=len(self._requests.waiting),
+            cells=self._slots.cells_used,
+            n_ctx=self.target.caps.n_ctx,
+            kept=len(self._slots) - running,
+            guessing=self._load.allows,
+            why=self._load.why,
+            rows=passes.last.n_rows + passes.last.beside,
+            guesses=passes.last.guesses,
+            prompt_rows=passes.last.beside,
+            passes=passes.count,
+            prompt_computed=passes.prompt_computed,
+            prompt_reused=self._requests.prompt_reused,
+        )
+
     def encode(self, request: GenerationRequest) -> list[int]:
         """The prompt as tokens, of any length.
 
@@ -137,7 +156,7 @@ class Engine:
         spelling = Spelling(request, self.target.vocab, self._template)
         earlier = earlier_texts(request, prompt, self.target.vocab, self.target.caps.n_ctx)
         answer = Answer(self._count, request, prompt, spelling, events, earlier, idle_sources(request, earlier))
-        self._waiting.append(answer)
+        self._requests.add(answer)
         return Handle(
             answer.number, events, self._pump, lambda: self._cancel(answer), lambda steps: self._grant(answer, steps)
         )
@@ -178,7 +197,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Whether a round would do nothing: there is no request, or all of them wait for steps to be granted."""
-        return not self._interrupted and all(one.pace.waits for one in (*self._running, *self._waiting))
+        return not self._interrupted and self._requests.idle
 
     def _pump(self) -> None:
         """A round, when there is something to do."""
@@ -187,45 +206,53 @@ class Engine:
         self.step()
 
     def step(self) -> None:
-        """One round: cancelled requests leave, waiting ones come in, prompts are read a piece further, and every
-        sequence that has its prompt, and a step to make, verifies one tree."""
+        """One round: cancelled requests leave, waiting ones come in; then one pass reads a piece of every prompt and
+        verifies a tree of every sequence that has its prompt, and a step to make."""
+        requests = self._requests
         if self._interrupted:
             self._drop_cancelled()
         self._admit()
+        self._load.look(len(requests.running), len(requests.waiting))
         try:
-            reading = [one for one in self._running if not (one.over or one.ready(self.target))]
-            if reading:
+            if not self.target.caps.mixes:
+                self._read_prompts(requests.reading)
+            ready = requests.ready
+            going = requests.with_room([one for one in ready if one.pace.left != 0])
+            reading = requests.reading if self.target.caps.mixes else []
+            if going:
+                self._advance(going, reading)
+            else:
                 self._read_prompts(reading)
-            ready = [one for one in self._running if not one.over and one.ready(self.target)]
-            if going := self._with_room([one for one in ready if one.pace.left != 0]):
-                self._decode(going)
             for answer in ready:
                 if not answer.over:
                     answer.say_pace()
         except Cancelled:  # the next round finds out who
             self._interrupted = True
-            for answer in self._running:
+            for answer in requests.running:
                 if not answer.over:
                     self._slots.cut(answer.slot, len(answer.slot.tokens))
         except BaseException:
             self._abort()
             raise
         finally:
-            self._running = [answer for answer in self._running if not answer.over]
+            requests.drop_finished()
 
-    def _decode(self, answers: list[Answer]) -> None:
-        """The seven words of the design page, in order."""
+    def _advance(self, answers: list[Answer], reading: list[Answer]) -> None:
+        """The seven words of the design page, in order. The pass reads prompts, too."""
         began = time.perf_counter()
         for answer in answers:
             answer.go_on(began)
-        wishes = [self._wish(answer, sharers=len(answers)) for answer in answers]
-        prices = self.controller.plan(wishes)
+        beside = self._requests.rows_to_read(reading, beside=True)
+        room = self._room(len(answers), beside)
+        wishes = [self._wish(answer, room) for answer in answers]
+        prices = self.controller.plan(wishes, beside)
         proposals, draft_s = self._propose(answers, prices)
         drafts = self._choose(answers, wishes, proposals)
         drafted = time.perf_counter()
-        with self._guarded(*answers):
-            done = self._verify(answers, drafts)
-            token_s = self.controller.plain_s
+        with self._guarded(*answers, *reading):
+            done = self._passes.verify(answers, drafts, self._pieces(reading, beside))
+            self._take_in(done)
+            token_s = None if done.beside else self.controller.plain_s
             plain = None if token_s is None else token_s * len(answers)
             times = StepTimes(began, drafted - began, time.perf_counter() - drafted, plain)
             walks = []
@@ -237,33 +264,34 @@ class Engine:
                     answer.report(draft, outcome, rows, kept, times)
                     trees = {name: draft.tree for name, draft in mine.items()}
                     walks.append(Walk(answer.slot.seq, trees, draft.tree, outcome.tokens))
-            step_s = time.perf_counter() - began
-            record = PassRecord(done.n_rows, self._slots.cells_used, done.wall_s, done.cpu_s, draft_s, step_s)
+            step_s, cells = time.perf_counter() - began, self._slots.cells_used
+            record = PassRecord(done.n_rows, cells, done.wall_s, done.cpu_s, draft_s, step_s, done.beside)
             self.controller.observe(record, walks)
             self._set_threads()
         self._pass_on_notices()
 
     # -- plan
 
-    def _wish(self, answer: Answer, sharers: int) -> Wish:
+    def _wish(self, answer: Answer, room: Limits) -> Wish:
         seq, spec = answer.slot.seq, answer.request.spec
         n_past = self.target.n_past(seq)
         lags = self._panel.lags(seq, n_past, spec.types, answer.idle)
-        return Wish(seq, spec, self._room(answer, sharers), n_past, lags, self._costly, answer.left)
+        if answer.left is not None:
+            room = replace(room, depth=min(answer.left - 1, room.depth))
+        return Wish(seq, spec, room, n_past, lags, self._costly, answer.left)
 
-    def _room(self, answer: Answer, sharers: int) -> Limits:
-        """What batch, sequence ids, context and token limit leave for guesses."""
+    def _room(self, sharers: int, beside: int) -> Limits:
+        """What load, batch, sequence ids and context leave to each for guesses."""
         caps = self.target.caps
-        if caps.rollback is not None:
+        if caps.rollback is not None or not self._load.allows:
             return Limits(depth=0, nodes=0)
         cells = (caps.n_ctx - self._slots.cells_used) // sharers
-        nodes = min(caps.max_outputs // sharers - 1, cells)
-        depth = nodes if answer.left is None else min(answer.left - 1, nodes)
+        nodes = min(min(caps.max_outputs, caps.max_rows - beside) // sharers - 1, cells)
         if not caps.trees:
-            return Limits(depth, nodes, leaves=1)
+            return Limits(nodes, nodes, leaves=1)
         # Every open sequence holds a branch, whether it is in this pass or not.
         leaves = 1 + max(caps.max_leaves - caps.max_sequences, 0) // sharers
-        return Limits(depth, nodes, width=nodes, leaves=leaves)
+        return Limits(nodes, nodes, width=nodes, leaves=leaves)
 
     # -- propose
 
@@ -306,26 +334,11 @@ class Engine:
 
     def _pass_on_notices(self) -> None:
         notices = self._panel.notices() + self.controller.notices()
-        owners = {answer.slot.seq: answer for answer in self._running if not answer.over} if notices else {}
+        running = self._requests.running if notices else []
+        owners = {answer.slot.seq: answer for answer in running if not answer.over}
         for seq, standing in notices:
             if seq in owners:  # nothing comes after an answer's end
                 owners[seq].notice(standing)
-
-    # -- verify
-
-    def _verify(self, answers: list[Answer], drafts: list[Draft]) -> _Pass:
-        """One pass over all trees; where the cache has no room for them, over the pending tokens alone."""
-        try:
-            return self._forward(answers, drafts)
-        except OutOfMemory:
-            return self._forward(answers, [Draft(TokenTree.root(draft.tree.tokens[0])) for draft in drafts])
-
-    def _forward(self, answers: list[Answer], drafts: list[Draft]) -> _Pass:
-        needs = self._panel.needs
-        work = [Work(a.slot.seq, draft.tree, features=needs) for a, draft in zip(answers, drafts, strict=True)]
-        wall, cpu = time.perf_counter(), time.process_time()
-        rows = self.target.forward(work)
-        return _Pass(drafts, rows, time.perf_counter() - wall, time.process_time() - cpu)
 
     def _set_threads(self) -> None:
         threads = self.controller.threads
@@ -348,82 +361,43 @@ class Engine:
     # -- requests come and go
 
     def _admit(self) -> None:
-        while (answer := next((one for one in self._waiting if not one.pace.waits), None)) is not None:
-            slot = self._slots.take(answer.text) if self._slots.fits(answer.text) else None
-            if slot is None and self._one_steps_aside():
-                continue
-            if slot is None:  # others run; there is room when they are done
-                return
-            self._slots.make_room()
-            self._waiting.remove(answer)
-            self._running.append(answer)
+        while (came := self._requests.next()) is not None:
+            answer, slot = came
             stream = text_stream(answer.request, self.target.vocab, self._template)
-            answer.admit(
-                slot,
-                self.target.n_past(slot.seq),
-                partial(self._samplers.start, answer.request.sampling, answer.prompt),
-                stream,
-            )
+            start = partial(self._samplers.start, answer.request.sampling, answer.prompt)
+            answer.admit(slot, self.target.n_past(slot.seq), start, stream)
             if answer.left == 0:
                 answer.stop("length")
                 self._slots.release(slot)
+                self._requests.drop_finished()
 
     def _drop_cancelled(self) -> None:
         # Before the answers are looked at: a cancellation that comes later interrupts again.
         self._interrupted = False
         self._interrupt(False)
-        for answer in [answer for answer in self._waiting if answer.cancelled]:
-            self._waiting.remove(answer)
-            answer.stop("cancelled")
-        for answer in self._running:
-            if answer.cancelled:
-                answer.stop("cancelled")
-                self._slots.release(answer.slot)
-        self._running = [answer for answer in self._running if not answer.over]
+        self._requests.drop_cancelled()
 
-    def _read_prompts(self, reading: list[Answer]) -> None:
-        """Reads a piece of every text that is not yet in the cache, in one pass."""
-        share = max(self._prompt_chunk // len(reading), 1)
-        needs = self._panel.needs
-        work = []
-        for answer in reading:
-            read, tokens = self.target.n_past(answer.slot.seq), answer.slot.tokens
-            work.append(Work.prompt(answer.slot.seq, tokens[read : min(read + share, len(tokens) - 1)], needs))
-        with self._guarded(*reading):
-            for answer, item, rows in zip(reading, work, self.target.forward(work), strict=True):
-                self.target.commit(item.seq, range(len(item.tree)))
-                n_past = self.target.n_past(item.seq)
-                self._panel.prefill(item.seq, n_past - len(item.tree), item.tree.tokens, rows.features)
-                answer.prompt_read(n_past)
+    def _pieces(self, reading: Sequence[Answer], rows: int) -> list[Piece]:
+        return self._requests.pieces(reading, rows, self._panel.needs)
 
-    def _with_room(self, answers: list[Answer]) -> list[Answer]:
-        """Those with a cell left for their pending token. The last to come makes room for the others and goes on when
-        they are done, so that neighbours never change an answer; one that fills the cache alone ends."""
-        while answers and not self._slots.make_room():
-            if self._one_steps_aside():
-                continue
-            *answers, last = answers
-            if any(one is not last and not one.over for one in self._running):
-                self._running.remove(last)
-                self._waiting.appendleft(last)
-            else:
-                last.stop("length")
-            self._slots.release(last.slot)
-        return answers
+    def _read_prompts(self, reading: Sequence[Answer]) -> None:
+        """A pass that reads prompts and nothing else."""
+        if reading:
+            pieces = self._pieces(reading, self._requests.rows_to_read(reading, beside=False))
+            with self._guarded(*reading):
+                self._take_in(self._passes.read(pieces))
 
-    def _one_steps_aside(self) -> bool:
-        """An answer that waits for a grant, if there is one, lends its place to others. It comes in again when it may
-        go on, and reads anew what of its text is no longer there."""
-        aside = next((one for one in reversed(self._running) if not one.over and one.pace.waits), None)
-        if aside is not None:
-            self._running.remove(aside)
-            self._waiting.appendleft(aside)
-            self._slots.release(aside.slot)
-        return aside is not None
+    def _take_in(self, done: Pass) -> None:
+        """Target and drafters keep what was read of prompts."""
+        for (answer, work), rows in zip(done.pieces, done.read, strict=True):
+            self.target.commit(work.seq, range(len(work.tree)))
+            n_past = self.target.n_past(work.seq)
+            self._panel.prefill(work.seq, n_past - len(work.tree), work.tree.tokens, rows.features)
+            answer.prompt_read(n_past)
 
     def _abort(self) -> None:
         """Something came up in the middle of a round: no cache can be trusted."""
-        for answer in self._running:
+        for answer in self._requests.running:
             if not answer.over:
                 answer.fail(EngineError("the engine was stopped in the middle of a step"))
                 self._slots.drop(answer.slot)

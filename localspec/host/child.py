@@ -26,6 +26,7 @@ from localspec.host.wire import (
     Command,
     Events,
     Grant,
+    Look,
     News,
     Progress,
     Reply,
@@ -33,7 +34,7 @@ from localspec.host.wire import (
     pack,
     receive,
 )
-from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest
+from localspec.types import EngineInfo, EngineStatus, Event, Failed, Finished, GenerationRequest
 
 
 class _Handle(Protocol):
@@ -52,6 +53,9 @@ class _Engine(Protocol):
 
     @property
     def idle(self) -> bool: ...
+
+    @property
+    def status(self) -> EngineStatus: ...
 
     def submit(self, request: GenerationRequest) -> _Handle: ...
 
@@ -152,6 +156,8 @@ class Child:
         match command:
             case Call():
                 self._answer(engine, command)
+            case Look(ticket):
+                self._send(Reply(ticket, engine.status))
             case Grant(ticket, steps):
                 if (handle := self._handles.get(ticket)) is not None:  # else it is over
                     handle.grant(steps)

@@ -9,7 +9,7 @@ from types import TracebackType
 from localspec.backends.memory import resident_bytes
 from localspec.host.inbox import Inbox
 from localspec.host.process import EngineProcess, recipe
-from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest
+from localspec.types import EngineInfo, EngineStatus, Event, Failed, Finished, GenerationRequest
 
 
 class HostedHandle:
@@ -55,8 +55,8 @@ class HostedEngine:
     Args:
         options: what ``factory`` builds from; must be picklable.
         factory: called in the child as ``factory(options, progress=...)``, gives an engine (`Engine`, or anything
-            with ``info``, ``idle``, ``submit``, ``encode``, ``step`` and ``close``). A function of an importable
-            module, not of ``__main__``. Default: `localspec.load`.
+            with ``info``, ``idle``, ``status``, ``submit``, ``encode``, ``step`` and ``close``). A function of an
+            importable module, not of ``__main__``. Default: `localspec.load`.
         on_progress: called in this thread with what is being loaded and the share done, 0…1; returning False gives
             up.
 
@@ -122,6 +122,11 @@ class HostedEngine:
     def encode(self, request: GenerationRequest) -> list[int]:
         """The prompt as tokens, of any length; otherwise raises as `submit`."""
         return self._process.encode(request)
+
+    @property
+    def status(self) -> EngineStatus:
+        """How it stands between two of its steps; waits for the one that runs. Raises `EngineDied` if it is gone."""
+        return self._process.status()
 
     def restart(self) -> None:
         """A new process with the same options, in place of this one; raises as the constructor."""

@@ -34,13 +34,14 @@ from localspec.host.wire import (
     Command,
     Events,
     Grant,
+    Look,
     Progress,
     Reply,
     Start,
     pack,
     receive,
 )
-from localspec.types import EngineInfo, Failed, GenerationRequest
+from localspec.types import EngineInfo, EngineStatus, Failed, GenerationRequest
 
 _GRACE = 2.0  # seconds a process gets to end by itself
 _LOG_TAIL = 8192  # bytes of its output that are searched for last words
@@ -135,6 +136,13 @@ class EngineProcess:
         assert isinstance(tokens, list)
         return tokens
 
+    def status(self) -> EngineStatus:
+        """How the engine stands; raises as `encode`."""
+        ticket = next(self._tickets)
+        status = self._call(Look(ticket))
+        assert isinstance(status, EngineStatus)
+        return status
+
     def cancel(self, ticket: int) -> None:
         self._send(Cancel(ticket))
 
@@ -164,7 +172,7 @@ class EngineProcess:
     def _send(self, command: Command) -> None:
         self._outbox.put(pack(command))
 
-    def _call(self, call: Call) -> object:
+    def _call(self, call: Call | Look) -> object:
         news = self._open_call(call.ticket, call)
         try:
             reply = news.get()

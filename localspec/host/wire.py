@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Literal
 
 from localspec.errors import LocalspecError
-from localspec.types import EngineInfo, Event, GenerationRequest
+from localspec.types import EngineInfo, EngineStatus, Event, GenerationRequest
 
 #: Ticket of the load itself.
 LOAD = 0
@@ -39,6 +39,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """How does the engine stand?"""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     ticket: int
 
@@ -56,7 +63,7 @@ class Close:
     """Cancel what runs, free the models, exit."""
 
 
-Command = Start | Call | Cancel | Grant | Close
+Command = Start | Call | Look | Cancel | Grant | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +76,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a `Start` (info), to a submit (the request's number) or to an encode (tokens)."""
+    """The answer to a `Start` (info), to a submit (the request's number), to an encode (tokens) or to a `Look`."""
 
     ticket: int
-    value: EngineInfo | int | list[int] | LocalspecError
+    value: EngineInfo | int | list[int] | EngineStatus | LocalspecError
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ class _Rules:
             self._check_drafting()
         if "model_draft" in self._options:
             self._check_draft_model()
-        if "conversation" in self._options:
+        if {"conversation", "prompt"} <= self._options.keys():  # lines of a batch may hold messages
             self._check_template(always=self._options["conversation"].default)
 
     def _check_template(self, *, always: bool) -> None:

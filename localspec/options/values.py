@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from localspec.engine_options import EngineOptions
 
 Values = Mapping[str, Any]
+#: Conversations kept in the cache beside those that run, where there are many. Attention goes through their cells, too.
+_KEPT = 4
 
 
 def engine_options(values: Values, target: Path | None = None, draft: Path | None = None) -> EngineOptions:
@@ -33,7 +35,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
 
     if draft is None and values["model_draft"] is not None:
         draft = Path(values["model_draft"])
-    types = values["spec_type"]
+    types, parallel = values["spec_type"], values.get("parallel", 1)
     return EngineOptions(
         target=_target_options(values, target or _model_path(values["model"])),
         draft=None if draft is None else _draft_options(values, draft),
@@ -43,6 +45,10 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         n_ubatch=values["ubatch_size"],
         flash_attn=values["flash_attn"],
         swa_full=values["swa_full"],
+        sequences=parallel,
+        kept=min(parallel, _KEPT) if parallel > 1 else 0,
+        most_running=values.get("max_concurrency", 0),
+        most_waiting=values.get("max_queue", 0),
         tree_nodes=values["tree_nodes"],
         by_text=_text_options(values),
         chat_template=chat_template(values),

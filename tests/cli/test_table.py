@@ -18,6 +18,7 @@ from localspec.options.commands import Command
 from localspec.options.option import spellings
 from localspec.options.parse import parse
 from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, ONLY_WITH
+from localspec.options.tables.load import LIMITS, PARALLEL
 from localspec.spec_types import SPEC_TYPES
 from localspec.types import SamplingParams
 
@@ -168,6 +169,9 @@ ARRIVES = {
     "json_schema_file": {"sampling.grammar"},
     "n_predict": {"max_tokens"},
     "stop": {"stop"},
+    "parallel": {"sequences", "kept"},
+    "max_concurrency": {"most_running"},
+    "max_queue": {"most_waiting"},
 }
 #: Those that commands read themselves: they become messages, or files that stand in for ``model``.
 ELSEWHERE = {
@@ -182,7 +186,8 @@ ELSEWHERE = {
     "hf_token",
     "offline",
 }
-BASE = {option.name: option.default for option in GENERATION_OPTIONS} | {
+ARRIVING = (*GENERATION_OPTIONS, PARALLEL, *LIMITS)
+BASE = {option.name: option.default for option in ARRIVING} | {
     "model": "target.gguf",
     "model_draft": "draft.gguf",
     "spec_type": "draft-simple,ngram-simple",
@@ -242,11 +247,13 @@ def test_every_spelling_sets_its_value_and_no_other(command: Command, option: Op
     value = "draft-eagle3" if flag == "--speculative-algorithm" else value
     for form in forms(option, flag, texts):
         given = parse([*form, *places], command)
-        assert given.texts.keys() == {option.name, *(argument.name for argument in command.arguments)}
+        required = {argument.name for argument in command.arguments if argument.required}
+        assert given.texts.keys() == {option.name} | required
         assert [option.flag in note for note in given.notes] == [True] * (flag in option.former) * len(texts)
         if option.name not in ("config", "profile"):  # they name files
             values = settle(command, given, {}).values
             implied = {"conversation": True} if option.name in ("system", "system_file") else {}
+            implied = implied if "conversation" in values else {}
             assert values == {**settle(command, parse(places, command), {}).values, option.name: value, **implied}
 
 
@@ -296,7 +303,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-@pytest.mark.parametrize("option", [o for o in GENERATION_OPTIONS if o.name not in ELSEWHERE], ids=attrgetter("name"))
+@pytest.mark.parametrize("option", [o for o in ARRIVING if o.name not in ELSEWHERE], ids=attrgetter("name"))
 def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option, tmp_path: Path) -> None:
     value = sample(option)
     if option.name in FILES:
@@ -309,7 +316,7 @@ def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option, 
 def test_every_field_has_an_option() -> None:
     reached = {field for arrives in ARRIVES.values() for field in arrives}
     whole = {"target", "draft", "by_text", "scored"}
-    by_library = {"sequences", "measure"}
+    by_library = {"measure"}
     parts = {name.rpartition(".")[0] for name in reached}
     assert {f"by_text.{field.name}" for field in fields(TextOptions)} <= reached | parts
     assert {f"scored.{field.name}" for field in fields(Scored)} <= reached

@@ -208,11 +208,11 @@ def check(engine: Engine) -> None:
     slots = engine._slots._slots
     assert set(target._cells) == {slot.seq for slot in slots}
     assert not target._trees
-    assert sum(map(len, target._cells.values())) <= target.caps.n_ctx
+    assert target.cells_used <= target.caps.n_ctx
     for slot in slots:
         cells = target.tokens(slot.seq)
         assert slot.tokens[: len(cells)] == cells
-    running = engine._running
+    running = engine._requests.running
     assert [slot for slot in slots if slot.busy] == sorted((answer.slot for answer in running), key=slots.index)
     for one in running:
         text = one.prompt + one.ids

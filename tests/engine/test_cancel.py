@@ -116,7 +116,7 @@ def test_leaving_the_loop_cancels() -> None:
         if isinstance(event, Tokens) and event.tokens:
             break
     probe(engine)
-    assert not engine._running
+    assert not engine._requests.running
 
 
 def test_an_exception_in_the_consumer_cancels() -> None:
@@ -130,7 +130,7 @@ def test_an_exception_in_the_consumer_cancels() -> None:
     with pytest.raises(RuntimeError, match="reader"):
         consume()
     probe(engine)
-    assert not engine._running
+    assert not engine._requests.running
 
 
 def test_fifty_interruptions_then_a_probe() -> None:

@@ -54,6 +54,18 @@ def timeless(event: Event) -> Event:
     return event
 
 
+def test_how_it_stands(engine: HostedEngine) -> None:
+    before = engine.status
+    for _ in engine.submit(request([7, 7, 7, 7, 8], n=3)):
+        pass
+    after = engine.status
+    assert (after.running, after.waiting, after.guessing, after.why, after.n_ctx) == (0, 0, True, "", 2048)
+    assert after.kept >= 1
+    assert after.cells >= 5
+    assert after.prompt_computed + after.prompt_reused - before.prompt_computed - before.prompt_reused == 4
+    assert after.passes > before.passes
+
+
 @pytest.mark.parametrize(
     "wish",
     [

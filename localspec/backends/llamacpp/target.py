@@ -79,6 +79,7 @@ class LlamaTarget:
             max_leaves=n_ids,
             trees=self._shares,
             rollback=0 if model.is_recurrent else None,
+            mixes=not options.exact,
             feature_layers=frozenset(_layers(model)) | frozenset([NORMED] * options.normed),
         )
         self._layers: set[int] = set()  # whose inputs are kept

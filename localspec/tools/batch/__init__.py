@@ -1,0 +1,1 @@
+"""Many prompts from a file, many at a time, an answer a line."""
