@@ -25,8 +25,8 @@ _OF_MODELS = ("ls", "pull", "pair", "info", "path", "rm", "verify", "convert")
 BODIES = {
     "chat": ("localspec.cli.chat", "chat"),
     "complete": ("localspec.cli.complete", "complete"),
-    "serve": ("localspec.cli.serve", "serve"),
     "batch": ("localspec.cli.batch", "batch"),
+    "serve": ("localspec.cli.serve", "serve"),
     "bench": ("localspec.cli.bench", "bench"),
     "tune": ("localspec.cli.tune", "tune"),
     "verify": ("localspec.cli.verify", "verify"),

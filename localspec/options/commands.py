@@ -11,7 +11,6 @@ from localspec.options.tables.config import CONFIG_OPTIONS, TUNED
 from localspec.options.tables.context import CONTEXT_OPTIONS
 from localspec.options.tables.devices import DEVICE_OPTIONS
 from localspec.options.tables.groups import OUTPUT, SAMPLING, SERVER, SHELF
-from localspec.options.tables.load import LOAD_OPTIONS
 from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL_OPTIONS, MODELS_DIR, OFFLINE
 from localspec.options.tables.ngram import NGRAM_OPTIONS
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
@@ -267,14 +266,12 @@ TOP = Command(
 _SERVED = {
     "system": "System message of conversations that have none.",
     "system_file": "File with the system message of conversations that have none.",
-    "parallel": "Answers that run at once; they share the context.",
 }
 SERVE = Command(
     "serve",
     "Serve a model over HTTP: OpenAI's protocol, llama.cpp's endpoints, metrics, a page to chat on.",
     (
         *SERVER_OPTIONS,
-        *(replace(one, help=_SERVED.get(one.name, one.help)) for one in LOAD_OPTIONS),
         replace(_API_KEY, help="Keys, one of which clients must have; a comma list.", group=SERVER),
         *(replace(option, help=_SERVED.get(option.name, option.help)) for option in GENERATION_OPTIONS),
         TUNED,
@@ -422,7 +419,7 @@ TOPICS = {
 }
 COMMANDS = {
     command.name: command
-    for command in (CHAT_COMMAND, COMPLETE, SERVE, BATCH, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
+    for command in (CHAT_COMMAND, COMPLETE, BATCH, SERVE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
 }
 
 

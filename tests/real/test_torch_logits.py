@@ -20,6 +20,7 @@ from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.target import TorchTarget
 from localspec.errors import Cancelled, ModelLoadError
 from localspec.spec.tree import TokenTree
+from scripts import torch_equality
 from tests.real.support import opened
 from tests.support.gguf_decoders import Kind, TinyDecoder
 from tests.support.gguf_files import TokenizerKeys
@@ -225,3 +226,8 @@ def test_what_torch_does_not_know_is_named(tokenizer: TokenizerKeys, tmp_path: P
     differing = TinyDecoder(n_vocab=N, keys={"attention.head_count_kv": [2, 4]})
     with pytest.raises(ModelLoadError, match=r"layers of differing\.gguf are of different sizes"):
         in_torch(differing.write(tmp_path / "differing.gguf", tokenizer))
+
+
+def test_the_same_text_from_both_backends(smol_f32: Path) -> None:
+    """The long form has 20 prompts and 64 tokens of each: scripts/torch_equality.py."""
+    assert torch_equality.main([str(smol_f32), "--prompts", "2", "--tokens", "8"]) == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from localspec.options.option import Option
 from localspec.options.tables.groups import SERVER
+from localspec.options.tables.load import LIMITS, PARALLEL
 
 SERVER_OPTIONS = (
     Option(
@@ -48,6 +51,8 @@ SERVER_OPTIONS = (
         "NAME",
         env=("LLAMA_ARG_ALIAS",),
     ),
+    replace(PARALLEL, group=SERVER),
+    *LIMITS,
     Option(
         "queue",
         ("--queue",),

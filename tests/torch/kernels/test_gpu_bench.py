@@ -13,10 +13,12 @@ pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 import torch
 
-from localspec.backends.torch.kernels.dispatch import PLAIN
+from localspec.backends.torch.kernels.dispatch import PLAIN, TRITON
+from localspec.backends.torch.kernels.jit import Card
 from scripts.gpu_bench import BATCHES, PLANS, ROWS, TINY, main, run, table
 from scripts.gpu_measure import DEPTHS, Bench, draftings, replayed
 from scripts.gpu_model import FORMS, SHAPES, Decoder, Feed, Shape, layer_bytes, random_matrix, size_of
+from tests.torch.kernels.support import error
 
 LIKE = torch.empty(0)
 
@@ -93,6 +95,24 @@ def test_a_step_gives_numbers(form: str) -> None:
     assert scores.shape == tokens.shape == (10, 10)
     assert scores.isfinite().all()
     assert decoder.different == 2
+
+
+@pytest.mark.parametrize("form", ["bf16", "Q4_K_M"])
+def test_a_step_of_kernels_is_one_of_torch(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="needs Triton")
+    monkeypatch.setattr(Card, "of", classmethod(lambda cls, device: Card(processors=2)))
+    shape = Shape("small", 2, 256, 2, 1, 128, 256, 90, norms=True)
+    torch.manual_seed(3)
+    decoder = Decoder(shape, form, PLAIN, LIKE, 256, 1e9)
+    feed = Feed.of(shape, 2, 3, 128, torch.device("cpu"))
+    for layer in decoder.layers:
+        layer.cache.normal_()
+    feed.stand(20)
+    scores, tokens = decoder.step(feed)
+    decoder.ops = TRITON
+    found, found_tokens = decoder.step(feed)
+    assert error(found, scores) < 1e-5
+    assert torch.equal(found_tokens, tokens)
 
 
 def test_layers_are_used_again_where_few_fit() -> None:
