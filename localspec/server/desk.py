@@ -20,13 +20,15 @@ from localspec.errors import EngineError, LocalspecError
 from localspec.server.errors import ApiError
 from localspec.server.ledger import Ledger
 from localspec.server.setting import Setting
-from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest
+from localspec.types import EngineInfo, EngineStatus, Event, Failed, Finished, GenerationRequest
 
 State = Literal["loading", "ready", "restarting"]
 #: Events of one answer that wait for their reader.
 _AHEAD = 64
 #: Seconds between two looks at whether the engine lives.
 _LOOK = 0.2
+#: Seconds that somebody who asks how the engine stands waits for its pass.
+_GLANCE = 1.0
 #: Seconds before an engine that does not start is started again: longer each time, up to the last.
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -48,6 +50,9 @@ class EnginePort(Protocol):
 
     @property
     def memory(self) -> int | None: ...
+
+    @property
+    def status(self) -> EngineStatus: ...
 
     def submit(self, request: GenerationRequest) -> Handle: ...
 
@@ -148,6 +153,7 @@ class Desk:
         self.taken = 0
         self._open: set[Answers] = set()
         self._left: dict[Answers, float] = {}  # given up, but the engine is still at them → since when
+        self._asking: asyncio.Task[EngineStatus | None] | None = None
         self._draining = False
         self.state: State = "loading"
         #: Why there is no engine, if it could not be loaded.
@@ -206,6 +212,19 @@ class Desk:
                 self._say(f"the engine cannot be started: {error.message}")
             await asyncio.sleep(pause)
         self.state = "ready"
+
+    async def status(self) -> EngineStatus | None:
+        """How the engine stands; ``None`` if it does not say so soon, since a pass takes long. It is asked once at a
+        time, however many want to know.
+
+        Raises:
+            ApiError: it is not there.
+        """
+        engine = self.engine
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(asyncio.to_thread(_status, engine))
+        done, _ = await asyncio.wait({self._asking}, timeout=_GLANCE)
+        return done.pop().result() if done else None
 
     @property
     def draining(self) -> bool:
@@ -289,6 +308,13 @@ class Desk:
         answers.threads -= 1
         if not answers.threads:
             self._left.pop(answers, None)
+
+
+def _status(engine: EnginePort) -> EngineStatus | None:
+    try:
+        return engine.status
+    except LocalspecError:  # it has just died
+        return None
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from localspec.server.ledger import Reading
-from localspec.types import EngineInfo, SpecStats
+from localspec.types import EngineInfo, EngineStatus, SpecStats
 
 Kind = Literal["counter", "gauge", "summary"]
 Labels = Mapping[str, str]
@@ -49,9 +49,18 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def page(reading: Reading, info: EngineInfo | None, memory: int | None, *, ready: bool) -> str:
-    """The text that Prometheus reads."""
-    families = [*_llamacpp(reading), *_speculation(reading.totals.stats), *_ours(reading, info, memory, ready=ready)]
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The engine, as far as it is known: bytes that its process holds, and how it stands."""
+
+    info: EngineInfo
+    memory: int | None
+    status: EngineStatus | None
+
+
+def page(reading: Reading, engine: Standing | None) -> str:
+    """The text that Prometheus reads; without an engine, what was counted."""
+    families = [*_llamacpp(reading), *_speculation(reading.totals.stats), *_ours(reading), *_engine(engine)]
     return "\n".join(line for metric in families for line in metric.lines()) + "\n"
 
 
@@ -119,28 +128,49 @@ def _speculation(stats: SpecStats) -> list[Metric]:
     ]
 
 
-def _ours(reading: Reading, info: EngineInfo | None, memory: int | None, *, ready: bool) -> list[Metric]:
-    count, gauge = _Family("localspec", "counter"), _Family("localspec", "gauge")
+def _ours(reading: Reading) -> list[Metric]:
+    count = _Family("localspec", "counter")
     states = tuple(({"drafter": one.drafter}, "", float(one.state == "in use")) for one in reading.standings)
     quantiles = tuple(({"quantile": f"{share:g}"}, "", reading.quantile(share)) for share in (0.5, 0.99))
     sums: tuple[Sample, ...] = (({}, "_sum", reading.token_sum_s), ({}, "_count", float(reading.token_n)))
     ends = tuple(({"reason": reason}, "", float(n)) for reason, n in sorted(reading.ends.items()))
     return [
-        gauge("ready", "1: the engine takes requests.", ready),
         Metric(
             "localspec:time_per_token_seconds",
             "summary",
             f"Seconds a token; quantiles of the last {len(reading.token_s)} steps.",
             (*quantiles, *sums),
         ),
-        Metric("localspec:guard_state", "gauge", "1: the drafter is asked; 0: it is paused or does not pay.", states),
+        Metric("localspec:drafter_in_use", "gauge", "1: the drafter is asked; 0: it does not pay.", states),
         count("prompts_total", "Prompts.", reading.prompts),
         count("prefix_hits_total", "Prompts that began like a text in the cache.", reading.hits),
         Metric("localspec:answers_total", "counter", "Answers that are over, by why they ended.", ends),
         count("refused_total", "Requests that found no place.", reading.refused),
         count("engine_restarts_total", "Times the engine was started anew.", reading.restarts),
-        gauge("drafter_memory_bytes", "Weights and cache of the draft model.", _drafter_bytes(info)),
-        gauge("engine_memory_bytes", "What the engine's process holds.", memory),
+    ]
+
+
+def _engine(engine: Standing | None) -> list[Metric]:
+    count, gauge = _Family("localspec", "counter"), _Family("localspec", "gauge")
+    ready = gauge("ready", "1: the engine takes requests.", engine is not None)
+    if engine is None:
+        return [ready]
+    told = [
+        ready,
+        gauge("drafter_memory_bytes", "Weights and cache of the draft model.", _drafter_bytes(engine.info)),
+        gauge("engine_memory_bytes", "What the engine's process holds.", engine.memory),
+    ]
+    if (status := engine.status) is None:
+        return told
+    return [
+        *told,
+        gauge("guard_state", "1: guesses are allowed; 0: too many answers run or wait.", status.guessing),
+        gauge("rows_per_pass", "Rows of the last pass, of all answers.", status.rows),
+        gauge("guesses_per_pass", "Guesses among them.", status.guesses),
+        gauge("prompt_rows_per_pass", "Rows of prompts among them.", status.prompt_rows),
+        count("passes_total", "Passes of the target.", status.passes),
+        gauge("cache_cells", "Cells of the cache that are in use or promised.", status.cells),
+        gauge("kept_conversations", "Conversations in the cache that prompts may begin like.", status.kept),
     ]
 
 
@@ -148,8 +178,6 @@ def _rate(n: int, seconds: float) -> float:
     return n / seconds if seconds > 0 else 0.0
 
 
-def _drafter_bytes(info: EngineInfo | None) -> float | None:
-    if info is None:
-        return None
+def _drafter_bytes(info: EngineInfo) -> float | None:
     places = [place for load in info.loads if load.role == "draft" for place in load.placement]
     return float(sum(place.bytes_weights + place.bytes_cache for place in places)) if places else None

@@ -19,7 +19,7 @@ from localspec.server.fields import Fields, is_whole, parse
 from localspec.server.forms import ChatForm, Form, NativeForm, TextForm
 from localspec.server.ledger import Ledger
 from localspec.server.messages import messages
-from localspec.server.metrics import page
+from localspec.server.metrics import Standing, page
 from localspec.server.openapi import description
 from localspec.server.page import chat_page
 from localspec.server.responses import ResponsesForm
@@ -161,11 +161,11 @@ class Api:
 
     async def _metrics(self, request: Request) -> Response:
         try:
-            engine = self._desk.engine
+            engine, status = self._desk.engine, await self._desk.status()
         except ApiError:  # what was counted stays true
-            text = page(self._ledger.read(), None, None, ready=False)
+            text = page(self._ledger.read(), None)
         else:
-            text = page(self._ledger.read(), engine.info, engine.memory, ready=True)
+            text = page(self._ledger.read(), Standing(engine.info, engine.memory, status))
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def _openapi(self, request: Request) -> Response:

@@ -68,7 +68,9 @@ def test_counters_add_up_to_what_clients_were_told(counted: Any) -> None:
     assert found["localspec:time_per_token_seconds_count"] == 180
     quantiles = [found[f"localspec:time_per_token_seconds[quantile={share}]"] for share in ("0.5", "0.99")]
     assert 0 < quantiles[0] <= quantiles[1]
-    assert found["localspec:ready"] == 1
+    assert found["localspec:ready"] == found["localspec:guard_state"] == 1
+    assert found["localspec:rows_per_pass"] >= 1
+    assert found["localspec:passes_total"] > 3
     assert found["localspec:engine_memory_bytes"] > 1e6
 
 
@@ -88,7 +90,7 @@ def named_in(text: str) -> set[str]:
 def test_what_is_shown_and_watched_is_told(counted: Any, file: Path) -> None:
     found = {name.partition("[")[0] for name in counted[0]}
     # Told when there is something to tell: a draft model, a drafter that does not pay.
-    later = {"localspec:guard_state", "localspec:drafter_memory_bytes"}
+    later = {"localspec:drafter_in_use", "localspec:drafter_memory_bytes"}
     assert named_in(file.read_text("utf-8")) - found - later == set()
 
 
