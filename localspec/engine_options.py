@@ -8,6 +8,9 @@ from pathlib import Path
 from localspec.backends.options import ModelOptions
 from localspec.drafters.options import Scored, Shape, TextOptions
 
+#: Rows of a pass that have logits, where one sequence alone needs no more: each takes a vocabulary of floats.
+_OUTPUTS = 128
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
@@ -21,7 +24,7 @@ class EngineOptions:
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
     ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
-    if it is ``None``.
+    if it is ``None``. ``backend``: what runs the models, one of `localspec.backend_choice.BACKENDS`.
     """
 
     target: ModelOptions
@@ -45,3 +48,14 @@ class EngineOptions:
     exact: bool = False
     scored: Scored = field(default_factory=Scored)
     medusa_tree: Shape | None = None
+    backend: str = "auto"
+
+    @property
+    def open_sequences(self) -> int:
+        """Sequences that may be open at a time."""
+        return self.sequences + self.kept
+
+    @property
+    def outputs(self) -> int:
+        """Rows of a pass that may have logits."""
+        return min(self.sequences * (self.tree_nodes + 1), max(_OUTPUTS, self.tree_nodes + 1))

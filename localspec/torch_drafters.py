@@ -17,11 +17,13 @@ from localspec.drafters.medusa import Hydra, Medusa
 from localspec.drafters.options import Scored, Shape
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import ModelLoadError, UsageError
+from localspec.torch_options import own_flags
 from localspec.types import ModelLoad
 from localspec.vocab import Pairing, Vocab
 
 if TYPE_CHECKING:
     from localspec.backends.torch.checkpoint import Checkpoint
+    from localspec.backends.torch.eagle_weights import EagleWeights
     from localspec.backends.torch.place import Place
     from localspec.drafters.base import Drafter
 
@@ -62,26 +64,22 @@ def torch_drafter(
     place = Place.of(options)
     if kind == MEDUSA:
         medusa = _medusa(folder, target, place, shape)
-        return _made(medusa, options, place, ("tree", shape))
+        return made_in_torch(medusa, options, place, ("tree", shape))
     checkpoint = read_checkpoint(folder)
     if kind in (EAGLE, EAGLE3):
         return _eagle(kind, checkpoint, options, target, scored, place)
-    return _made(_MAKERS[kind](checkpoint, folder, target, place), options, place)
+    return made_in_torch(_MAKERS[kind](checkpoint, folder, target, place), options, place)
 
 
-def _made(drafter: Drafter, options: ModelOptions, place: Place, *settings: tuple[str, str]) -> Made:
+def made_in_torch(drafter: Drafter, options: ModelOptions, place: Place, *settings: tuple[str, str]) -> Made:
+    """A drafter that lies at ``place``, with what is to be said of it."""
     load = ModelLoad("draft", str(options.path), (("runs on", "torch"), *place.settings, *settings))
-    return Made(drafter, load, place.warnings(options))
+    return Made(drafter, load, place.warnings(options, "-ngld"))
 
 
 def _check_options(options: ModelOptions) -> None:
     """Raises `UsageError`: what llama.cpp can do with a draft model, and torch cannot."""
-    for flag, is_given in (
-        ("-ctkd", options.cache_type_k not in ("f16", "f32")),
-        ("-ctvd", options.cache_type_v not in ("f16", "f32")),
-        ("-otd", bool(options.tensor_overrides)),
-        ("-ncmoed", bool(options.cpu_moe)),
-    ):
+    for flag, is_given in own_flags(options, "d"):
         if is_given:
             raise UsageError(f"{flag} is for GGUF files: {options.path.name} runs on torch", hint="Leave it out.")
 
@@ -130,25 +128,39 @@ def _eagle(
     kind: str, checkpoint: Checkpoint, options: ModelOptions, target: ForTarget, scored: Scored, place: Place
 ) -> Made:
     from localspec.backends.torch.eagle_weights import TargetShape, read_eagle
-    from localspec.backends.torch.ends import ends_of
-    from localspec.backends.torch.head import TorchHead
-    from localspec.backends.torch.token_map import frequent
 
-    name, vocab = options.path.name, target.vocab
-    shape = TargetShape(target.path.name, target.layers, target.width, vocab.n_tokens)
+    name = options.path.name
+    shape = TargetShape(target.path.name, target.layers, target.width, target.vocab.n_tokens)
     weights = read_eagle(checkpoint, shape, name)
     if weights.is_third != (kind == EAGLE3):
         raise ModelLoadError(
             f"{name} is an {'EAGLE-3' if weights.is_third else 'EAGLE-1'} head, and its config.json says otherwise",
             hint="Check its config.json.",
         )
+    return eagle_drafter(kind, weights, options, target, scored, place)
+
+
+def eagle_drafter(
+    kind: str, weights: EagleWeights, options: ModelOptions, target: ForTarget, scored: Scored, place: Place
+) -> Made:
+    """The drafter that a head with these weights is.
+
+    Raises:
+        UsageError: it scores a choice of tokens already, and ``scored`` asks for another.
+        ModelLoadError: the target's file lacks what a head borrows.
+    """
+    from localspec.backends.torch.ends import ends_of
+    from localspec.backends.torch.head import TorchHead
+    from localspec.backends.torch.token_map import frequent
+
+    name, vocab = options.path.name, target.vocab
     keep = frequent(vocab, scored.n, scored.path) if scored.flag else None
     ends = ends_of(weights, target.path, vocab.n_tokens, keep, name)
     head = TorchHead(weights, ends, vocab, n_ctx=target.n_ctx, sequences=target.sequences, place=place)
     drafter = HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind)
     layers = "final norm" if kind == EAGLE else ",".join(map(str, head.layers))
     n_scored = vocab.n_tokens if ends.ids is None else len(ends.ids)
-    return _made(drafter, options, place, ("layers", layers), ("scored tokens", str(n_scored)))
+    return made_in_torch(drafter, options, place, ("layers", layers), ("scored tokens", str(n_scored)))
 
 
 _MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget, Place], Drafter]] = {HYDRA: _hydra, PARD: _pard}

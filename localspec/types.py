@@ -108,10 +108,12 @@ class SpecParams:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation. ``more`` are other fields that a chat template may look at, names and JSON values:
+    ``tool_calls``, ``tool_call_id``, …"""
 
     role: str
     content: str
+    more: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dev", action="store_true", help="what the checks need, and a second test model")
     parser.add_argument("--demo", action="store_true", help="a small model to try localspec with (98 MB)")
     parser.add_argument("--server", action="store_true", help="what `localspec serve` needs")
-    parser.add_argument("--torch", action="store_true", help="PyTorch for the CPU")
+    parser.add_argument("--torch", action="store_true", help="PyTorch for the CPU, and Triton")
     parser.add_argument("--run", nargs=argparse.REMAINDER, default=[], metavar="CMD", help="run inside, when ready")
     args = parser.parse_args(argv)
     args.venv = args.venv.absolute()
@@ -143,7 +143,8 @@ def library_wheel(python: Path, recipe: Recipe, version: str) -> Path:
 
 
 def install_torch(python: Path) -> None:
-    """PyTorch at the pinned version and what goes with it, and never a CUDA build by accident (several GB).
+    """PyTorch and Triton at the pinned versions and what goes with them, and never a CUDA build by accident (several
+    GB). Triton is as large where there is no GPU (200 MB): there it interprets kernels and compiles them for the tests.
 
     Raises:
         SetupError: a CUDA build came.

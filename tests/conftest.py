@@ -13,7 +13,7 @@ from tests.support.gguf_files import TinyModel, TokenizerKeys
 
 TESTS = Path(__file__).parent
 #: The folders whose files take longest, the longest first.
-LONGEST = ("real", "tui", "tools", "cli", "host")
+LONGEST = ("real", "tui", "tools", "cli", "server", "host")
 
 
 def pytest_configure() -> None:
@@ -21,6 +21,9 @@ def pytest_configure() -> None:
     # Tests run side by side, so threads of a pass often wait for one that another worker keeps from running. Spinning
     # meanwhile made what runs on two threads take four times the CPU time. Read when llama.cpp is loaded, not later.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    # Triton's kernels are interpreted on the CPU. Read when Triton is imported, not later; for the tests marked gpu it
+    # has to be 0.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def pytest_runtest_setup() -> None:

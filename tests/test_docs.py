@@ -110,7 +110,7 @@ def check_command(words: list[str]) -> None:
 def test_commands_use_flags_that_exist(page: Path) -> None:
     for words in commands(page):
         match words:
-            case ["localspec", "bench" | "chat" | "complete" | "doctor" | "help" | "models" | "verify", *_]:
+            case ["localspec", "bench" | "chat" | "complete" | "doctor" | "help" | "models" | "serve" | "verify", *_]:
                 check_command(words[1:])
             case ["scripts/setup", *arguments]:
                 run = setup_env.arguments(arguments).run

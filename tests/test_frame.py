@@ -250,6 +250,7 @@ def test_setup_arguments_and_pins() -> None:
     assert (args.venv, args.extras, args.run) == (Path.cwd() / "env", ["demo", "dev"], ["pytest", "--fast"])
     assert pinned("llama-cpp-python") == "0.3.36"
     assert "torch==2.13.0" in optional("torch")
+    assert any(pin.startswith("triton==3.7.1;") for pin in optional("torch"))
 
 
 def test_fingerprint_tells_extras_and_torch_apart() -> None:

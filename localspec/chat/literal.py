@@ -111,7 +111,10 @@ class Marker:
         return cls(names, next(unused_characters([*texts, *names.ids])))
 
     def messages(self, messages: Iterable[Message]) -> list[Message]:
-        return [Message(self.text(message.role), self.text(message.content)) for message in messages]
+        return [
+            Message(self.text(one.role), self.text(one.content), tuple((name, self.value(x)) for name, x in one.more))
+            for one in messages
+        ]
 
     def value(self, value: Any) -> Any:
         """All strings in nested lists and dicts, keys too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -69,10 +69,11 @@ class ChatTemplate:
         values = {"tools": None, "documents": None, **more, "bos_token": bos, "eos_token": eos}
         if not answer or not messages or messages[-1].role != "assistant":
             return self._repaired(messages, {**values, "add_generation_prompt": answer})
-        texts = [self.source, bos, eos, *texts_in(more), *(message.content for message in messages)]
+        said = ([message.content, dict(message.more)] for message in messages)
+        texts = [self.source, bos, eos, *texts_in(more), *texts_in(list(said))]
         end = next(unused_characters(texts))
         *before, last = messages
-        open_end = [*before, Message(last.role, last.content + end)]
+        open_end = [*before, replace(last, content=last.content + end)]
         rendered = self._repaired(open_end, {**values, "add_generation_prompt": False})
         if rendered.text.count(end) != 1:
             raise self._error("cannot go on with an answer: it changes what the answer says")
@@ -128,7 +129,7 @@ class ChatTemplate:
         from localspec.chat.limits import TemplateLimit
         from localspec.chat.sandbox import Refused, Sandbox, compile_template
 
-        turns = [{"role": message.role, "content": message.content} for message in messages]
+        turns = [{**dict(message.more), "role": message.role, "content": message.content} for message in messages]
         try:
             code = compile_template(self.source)
             return Sandbox().render(code, {**values, "messages": turns}) if run else ""
@@ -171,7 +172,7 @@ def encode_chat(
     bos, eos = vocab.bos_text, vocab.eos_text
     more = dict(variables or {})
     names = control_names(vocab)
-    turns = [[message.role, message.content] for message in messages]
+    turns = [[message.role, message.content, dict(message.more)] for message in messages]
     marker = Marker.beside(names, [template.source, bos, eos, *texts_in(more), *texts_in(turns)])
     rendered = template.render(marker.messages(messages), bos=bos, eos=eos, variables=marker.value(more))
     return _one_bos(_tokenize(rendered.text, vocab, marker), vocab.bos)

@@ -26,6 +26,7 @@ BODIES = {
     "chat": ("localspec.cli.chat", "chat"),
     "complete": ("localspec.cli.complete", "complete"),
     "batch": ("localspec.cli.batch", "batch"),
+    "serve": ("localspec.cli.serve", "serve"),
     "bench": ("localspec.cli.bench", "bench"),
     "tune": ("localspec.cli.tune", "tune"),
     "verify": ("localspec.cli.verify", "verify"),

@@ -39,7 +39,7 @@ def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine]:
     with progress.loading(target, draft):
         loaded = HostedEngine(engine_options(values, target, draft), on_progress=progress.stage)
     with loaded as engine:
-        _tell(engine.info, values, progress)
+        tell(engine.info, values, progress)
         yield engine
 
 
@@ -53,11 +53,11 @@ def engine_here(values: Values, target: Path | None, draft: Path | None, **chang
     with progress.loading(target, draft):
         loaded = loading.load(options, progress=progress.stage)
     with loaded as engine:
-        _tell(engine.info, values, progress)
+        tell(engine.info, values, progress)
         yield engine
 
 
-def _tell(info: EngineInfo, values: Values, progress: Progress) -> None:
+def tell(info: EngineInfo, values: Values, progress: Progress) -> None:
     for warning in info.warnings:
         progress.note(warning)
     if values["dump"]:

@@ -172,11 +172,11 @@ class AutoController:
         """The depth at which a chain wins the most tokens a step, and how many more than plain decoding. Its passes are
         taken for ``ease`` times as fast as known."""
         best, gain, held = 0, 0.0, 0.0
-        pass_s = self._pass_s(name) / ease
+        level_s = self._pass_s(name) / ease
         host = (self._host["guessed"] - self._host["plain"]) / self._sharers
         for depth in range(1, most + 1):
             held += alpha**depth
-            seconds = depth * pass_s + self._extra(depth) + host
+            seconds = depth * level_s + self._extra(depth) + host
             if held - self._rate * seconds > gain:
                 best, gain = depth, held - self._rate * seconds
         return best, gain

@@ -10,10 +10,11 @@ from localspec.options.tables.chat import CHAT_TEMPLATE_OPTIONS, LINE_OPTIONS, S
 from localspec.options.tables.config import CONFIG_OPTIONS, TUNED
 from localspec.options.tables.context import CONTEXT_OPTIONS
 from localspec.options.tables.devices import DEVICE_OPTIONS
-from localspec.options.tables.groups import OUTPUT, SAMPLING, SHELF
+from localspec.options.tables.groups import OUTPUT, SAMPLING, SERVER, SHELF
 from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL_OPTIONS, MODELS_DIR, OFFLINE
 from localspec.options.tables.ngram import NGRAM_OPTIONS
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
+from localspec.options.tables.server import SERVER_OPTIONS
 from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
 from localspec.options.tables.tools import (
@@ -244,7 +245,7 @@ DOCTOR = Command(
 (_API_KEY,) = (option for option in BENCH_OPTIONS if option.name == "api_key")
 TOP = Command(
     "top",
-    "Watch a running llama.cpp server: speed, guesses, slots.",
+    "Watch a running server, localspec's or llama.cpp's: speed, guesses, slots.",
     (
         *TOP_OPTIONS,
         replace(_JSON, help="A JSON object a look instead of the screen; with --once, one."),
@@ -260,6 +261,33 @@ TOP = Command(
     "It reads /health, /props, /slots and /metrics and changes nothing; what the server does not tell is left out, and"
     " a line says how to make it. On the screen p pauses, + and - change how often it looks, q leaves. Without a"
     " terminal it is --once. The exit code is 4 if the server does not answer at once.",
+)
+#: What options mean to `serve`.
+_SERVED = {
+    "system": "System message of conversations that have none.",
+    "system_file": "File with the system message of conversations that have none.",
+}
+SERVE = Command(
+    "serve",
+    "Serve a model over HTTP: OpenAI's protocol, llama.cpp's endpoints, metrics, a page to chat on.",
+    (
+        *SERVER_OPTIONS,
+        replace(_API_KEY, help="Keys, one of which clients must have; a comma list.", group=SERVER),
+        *(replace(option, help=_SERVED.get(option.name, option.help)) for option in GENERATION_OPTIONS),
+        TUNED,
+        *CONFIG_OPTIONS,
+    ),
+    (
+        Example("The demo model; the page is at http://127.0.0.1:8080", "localspec serve"),
+        Example("Another one, with a draft model that guesses ahead", "localspec serve -m big.gguf -md small.gguf"),
+        Example("For others on the network", "localspec serve -m big.gguf --host 0.0.0.0 --api-key-file keys.txt"),
+    ),
+    "What is set here holds for requests that do not say otherwise. It needs Starlette and uvicorn: pip install"
+    " 'localspec[server]'. SIGTERM or ctrl-c lets running answers finish; the exit code is 0 then.",
+    (
+        *("host", "port", "api_key", "api_key_file", "parallel", "queue", "n_predict"),
+        *("model", "model_draft", "hf_repo", "spec", "temp", "ctx_size", "threads", "gpu_layers", "config"),
+    ),
 )
 MODELS = (
     Command(
@@ -391,7 +419,7 @@ TOPICS = {
 }
 COMMANDS = {
     command.name: command
-    for command in (CHAT_COMMAND, COMPLETE, BATCH, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
+    for command in (CHAT_COMMAND, COMPLETE, BATCH, SERVE, BENCH, TUNE, VERIFY, DOCTOR, TOP, *MODELS, *TRAINING)
 }
 
 

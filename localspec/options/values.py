@@ -57,6 +57,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         exact=values["exact"],
         scored=Scored(values["head_vocab"], _path(values["token_map"])),
         medusa_tree=values["medusa_tree"],
+        backend=values["backend"],
     )
 
 

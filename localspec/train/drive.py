@@ -19,6 +19,7 @@ from localspec.control import core_count
 from localspec.hub.fingerprint import fingerprint
 from localspec.train.kinds import Kind
 from localspec.train.learner import CHAIN
+from localspec.train.llamas import read_llama
 from localspec.train.notes import Notes
 from localspec.train.run import Point, Run
 from localspec.train.sources import Desk, Source
@@ -90,7 +91,7 @@ def drive(job: Job, source: Source, told: Told) -> Trained:
     """
     torch.set_num_threads(job.threads if job.threads > 0 else core_count())
     with told.phase(f"loading {job.target.name}", None):
-        target = TorchLlama.of_file(job.target)
+        target = read_llama(job.target)
     work = Work(job.work)
     # What is kept is worth nothing for another target, another kind or other chances.
     work.claim({"target": fingerprint(job.target), "seed": job.seed, **job.kind.about()})

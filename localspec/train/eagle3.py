@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape, usual_layers
-from localspec.backends.torch.llama import Shape, TorchLlama, norm
+from localspec.backends.torch.llama import TorchLlama, norm
 from localspec.backends.torch.rope import cos_and_sin, rotated
+from localspec.backends.torch.sizes import Shape
 
 _BLOCK = "blk.0."
 #: Parts around the layer; all others are in it.

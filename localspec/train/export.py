@@ -10,9 +10,11 @@ from torch import Tensor
 from localspec.backends.torch import gguf_head
 from localspec.backends.torch.eagle_weights import EagleWeights
 from localspec.backends.torch.gguf_file import write_gguf
-from localspec.backends.torch.llama import ARCHITECTURE, Shape, TorchLlama
+from localspec.backends.torch.llama import ARCHITECTURE
+from localspec.backends.torch.sizes import Shape
 from localspec.errors import ModelLoadError
 from localspec.hub.header import read_header
+from localspec.train.llamas import read_llama
 
 _ANEW = "Begin without --from."
 
@@ -54,7 +56,7 @@ def read_small(path: Path) -> tuple[Shape, dict[str, Tensor]]:
     Raises:
         ModelLoadError: the file holds something else.
     """
-    model = TorchLlama.of_file(path)
+    model = read_llama(path)
     weights = {name.removesuffix(".weight"): weight for name, weight in model.weights.items()}
     if "output" in weights:
         raise ModelLoadError(f"{path.name} has a table of scores of its own", hint=_ANEW)

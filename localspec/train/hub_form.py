@@ -12,9 +12,8 @@ from torch import Tensor
 
 from localspec.backends.torch.eagle_weights import EagleWeights
 from localspec.backends.torch.hub_names import HEAD_ENDS, HEAD_LAYER, MODEL_ENDS, MODEL_LAYER, is_turned
-from localspec.backends.torch.llama import Shape
 from localspec.backends.torch.rope import halved
-from localspec.backends.torch.sizes import Sizes
+from localspec.backends.torch.sizes import Shape, Sizes
 from localspec.train.whole import whole
 
 

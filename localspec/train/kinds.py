@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from localspec.backends.torch.llama import Shape, TorchLlama
+from localspec.backends.torch.llama import TorchLlama
+from localspec.backends.torch.sizes import Shape
 from localspec.errors import ModelError
 from localspec.train.eagle3 import Eagle3, layers_read
 from localspec.train.export import read_head, read_small, write_head, write_small

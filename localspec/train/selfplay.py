@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from localspec.backends.torch.llama import Cache, TorchLlama
+from localspec.backends.torch.attention import Cache
+from localspec.backends.torch.llama import TorchLlama
 from localspec.train.frame import Frame
 from localspec.train.texts import Texts
 
@@ -160,7 +161,7 @@ def written(
 
 def _scores(model: TorchLlama, tokens: NDArray[np.int32], cache: Cache, rows: Sequence[Row]) -> Tensor | None:
     """Scores behind the last of ``tokens``; none if nothing is drawn next."""
-    hidden = model.read(torch.from_numpy(tokens).long(), cache=cache).hidden[:, -1]
+    hidden = model.read(torch.from_numpy(tokens).long(), past=cache).hidden[:, -1]
     return None if all(row.given for row in rows) else hidden @ model.unembedding.T
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from localspec.backends.torch.llama import Shape, TorchLlama
+from localspec.backends.torch.llama import TorchLlama
+from localspec.backends.torch.sizes import Shape
 from localspec.train.learner import CHAIN, sparse_cross_entropy
 from localspec.train.notes import Notes
 

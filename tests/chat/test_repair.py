@@ -16,7 +16,8 @@ SYSTEM, JOINED, OPENED = "no system message", "two questions in a row", "begins 
 
 def turns(*pairs: str) -> list[Message]:
     """``"user: text"`` and so on."""
-    return [Message(*pair.split(": ", 1)) for pair in pairs]
+    split = (pair.partition(": ") for pair in pairs)
+    return [Message(role, text) for role, _, text in split]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 
 from localspec.cli import session
 from localspec.cli.main import main
+from localspec.cli.serve import keys_of
 from localspec.cli.source import read_prompt
 from localspec.errors import ExitCode, UsageError
 from localspec.grammar import schema_grammar
@@ -102,6 +103,7 @@ READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "spec_corpus": (lambda values: engine_options(values).by_text.corpus, None),
     "lookup_static": (lambda values: engine_options(values).by_text.lookup_static, None),
     "lookup_dynamic": (lambda values: engine_options(values).by_text.lookup_dynamic, None),
+    "api_key_file": (keys_of, ("secret",)),
     "prompts": (lambda values: [one.text for one in read_prompts(Path(values["prompts"]))], ["the prompt"]),
     "models_dir": (lambda values: [path.name for path in models_in(Path(values["models_dir"]))], ["a.gguf"]),
     **{
@@ -117,6 +119,7 @@ FILES = {
     "json_schema_file": '{"type": "null"}',
     "config": "temp = 0.25\n",
     "prompts": "the prompt\n",
+    "api_key_file": "secret\n",
 }
 
 

@@ -18,7 +18,7 @@ from localspec.options.commands import Command
 from localspec.options.option import spellings
 from localspec.options.parse import parse
 from localspec.options.rules import DRAFT_ONLY, EXCLUSIVE, NEEDS, ONLY_WITH
-from localspec.options.tables.load import LOAD_OPTIONS
+from localspec.options.tables.load import LIMITS, PARALLEL
 from localspec.spec_types import SPEC_TYPES
 from localspec.types import SamplingParams
 
@@ -133,6 +133,7 @@ ARRIVES = {
     "head_vocab": {"scored.n"},
     "token_map": {"scored.path"},
     "medusa_tree": {"medusa_tree"},
+    "backend": {"backend"},
     "seed": {"sampling.seed"},
     "temp": {"sampling.temperature"},
     "top_k": {"sampling.top_k"},
@@ -185,7 +186,7 @@ ELSEWHERE = {
     "hf_token",
     "offline",
 }
-ARRIVING = (*GENERATION_OPTIONS, *LOAD_OPTIONS)
+ARRIVING = (*GENERATION_OPTIONS, PARALLEL, *LIMITS)
 BASE = {option.name: option.default for option in ARRIVING} | {
     "model": "target.gguf",
     "model_draft": "draft.gguf",
@@ -246,12 +247,13 @@ def test_every_spelling_sets_its_value_and_no_other(command: Command, option: Op
     value = "draft-eagle3" if flag == "--speculative-algorithm" else value
     for form in forms(option, flag, texts):
         given = parse([*form, *places], command)
-        needed = {argument.name for argument in command.arguments if argument.required}
-        assert given.texts.keys() == {option.name, *needed}
+        required = {argument.name for argument in command.arguments if argument.required}
+        assert given.texts.keys() == {option.name} | required
         assert [option.flag in note for note in given.notes] == [True] * (flag in option.former) * len(texts)
         if option.name not in ("config", "profile"):  # they name files
             values = settle(command, given, {}).values
             implied = {"conversation": True} if option.name in ("system", "system_file") else {}
+            implied = implied if "conversation" in values else {}
             assert values == {**settle(command, parse(places, command), {}).values, option.name: value, **implied}
 
 

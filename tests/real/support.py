@@ -145,11 +145,13 @@ def check_all_ways(guessing: Engine, plain: EngineOptions, text: Sequence[int], 
 
 def check(engine: Engine) -> None:
     """Between steps the caches of target and drafters hold committed tokens and nothing else."""
-    target = engine.target
-    assert isinstance(target, LlamaTarget)
+    target: Any = engine.target
     for slot in engine._slots._slots:
         assert target.n_past(slot.seq) <= len(slot.tokens)
-    check_cells(target)
+    if isinstance(target, LlamaTarget):
+        check_cells(target)
+    else:  # of torch
+        assert not any(one.nodes for one in target._seqs.values())
     for drafter in engine._panel._drafters:
         if isinstance(drafter, DraftModel):
             model: Any = drafter._model

@@ -42,12 +42,20 @@ def smol() -> Path:
 
 def smol_in(kind: str) -> Path:
     """The same weights as ``kind`` (``f32``, ``f16``, ``q8_0``), made when first asked for."""
-    source = smol()
+    return _rewritten(smol(), "smol", kind)
+
+
+def gemma_in(kind: str) -> Path:
+    """As `smol_in`."""
+    return _rewritten(gemma(), "gemma", kind)
+
+
+def _rewritten(source: Path, name: str, kind: str) -> Path:
     # Keyed by the source and by the code that rewrites it.
     digest = hashlib.sha256(Path(dequantize.__file__).read_bytes())
     with source.open("rb") as file:
         digest.update(hashlib.file_digest(file, "sha256").digest())
-    path = model_cache() / f"smol-{digest.hexdigest()[:16]}-{kind}.gguf"
+    path = model_cache() / f"{name}-{digest.hexdigest()[:16]}-{kind}.gguf"
     return path if path.exists() else dequantize.requantize(source, path, kind)
 
 

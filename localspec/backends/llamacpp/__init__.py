@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from localspec.backends.llamacpp.block import LlamaBlock
 from localspec.backends.llamacpp.head import EagleHead, LlamaHead
+from localspec.backends.llamacpp.lone_vocab import LoneVocab
 from localspec.backends.llamacpp.model import LlamaModel
 from localspec.backends.llamacpp.mtp import MtpHead, as_one, predictors
 from localspec.backends.llamacpp.native import InterruptFlag, Native
@@ -22,6 +23,7 @@ __all__ = [
     "LlamaModel",
     "LlamaOptions",
     "LlamaTarget",
+    "LoneVocab",
     "MtpHead",
     "Native",
     "as_one",

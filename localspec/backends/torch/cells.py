@@ -1,82 +1,209 @@
-"""Keys and values of several texts, each with a tree behind it that is yet to be committed."""
+"""One pool of cells for keys and values of all texts. A cell holds those of one token, in all layers.
+
+Which cells a text has its tokens in, and in which order, its table says. So texts share the cells of a common
+beginning, and of a tree any nodes can stay: the table is rewritten, and no row moves. The price is paid by attention,
+which wants its rows one behind the other: they are copied for a pass, layer by layer, unless the table names cells that
+lie so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
-from localspec.backends.torch.eagle_weights import HeadShape
+from localspec.backends.torch.attention import mixed
 from localspec.backends.torch.place import Place
+from localspec.backends.torch.sizes import Sizes
 from localspec.spec.tree import TokenTree
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where a text's new rows go: cells ``start`` to ``end`` of its slot."""
-
-    slot: int
-    start: int
-    end: int
+Table = NDArray[np.int64]
+Seen = NDArray[np.bool_]
 
 
 class Cells:
-    """``room`` cells for each of ``slots`` texts. A text's committed tokens take the first cells of its slot, in order;
-    the nodes of its tree lie behind them, in theirs."""
+    """``room`` cells."""
 
-    def __init__(self, shape: HeadShape, slots: int, room: int, place: Place) -> None:
-        self.room = room
-        self._grouped = shape.heads != shape.kv_heads
-        # Memory is taken page by page, as cells are written.
-        size = (slots, shape.kv_heads, room, shape.each)
-        self._layers = [
-            [torch.zeros(size, device=place.device, dtype=place.dtype) for _ in range(2)] for _ in range(shape.layers)
+    def __init__(self, sizes: Sizes, room: int, place: Place) -> None:
+        self.sizes, self.room, self.device = sizes, room, place.device
+        size = (sizes.kv_heads, room, sizes.each)
+        # Memory is taken page by page, as cells are written; so the first free ones are taken.
+        self.layers = [
+            [torch.zeros(size, device=place.device, dtype=place.dtype) for _ in range(2)] for _ in range(sizes.layers)
         ]
+        self._users = np.zeros(room, np.int32)
 
-    def attend(self, spans: Sequence[Span], mask: Tensor, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Writes the new rows' keys and values, and lets the rows of each text see the cells that ``mask``
-        ``[texts, rows, cells]`` names."""
-        length = mask.shape[2]
-        seen: list[Tensor] = []
-        for part, new in zip(self._layers[layer], (k, v), strict=True):
-            for text, span in enumerate(spans):
-                part[span.slot, :, span.start : span.end] = new[text, :, : span.end - span.start]
-            if len(spans) == 1:
-                slot = spans[0].slot
-                seen.append(part[slot : slot + 1, :, :length])
-            else:
-                seen.append(part[[span.slot for span in spans], :, :length])
-        keys, values = seen
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask[:, None], enable_gqa=self._grouped)
+    @property
+    def free(self) -> int:
+        return self.room - int(np.count_nonzero(self._users))
 
-    def move(self, slot: int, start: int, kept: Sequence[int]) -> None:
-        """Of the tree behind ``start`` only the nodes ``kept`` stay, in this order."""
-        if list(kept) == list(range(len(kept))):
-            return
-        for layer in self._layers:
-            for part in layer:
-                there = part[slot, :, start:]
-                there[:, : len(kept)] = there[:, list(kept)]
+    @property
+    def bytes(self) -> int:
+        """Of all cells."""
+        return sum(int(part.nbytes) for layer in self.layers for part in layer)
 
-    def copy(self, slot: int, to: int, n: int) -> None:
-        """The first ``n`` cells of a slot into another."""
-        for layer in self._layers:
-            for part in layer:
-                part[to, :, :n] = part[slot, :, :n]
+    def take(self, n: int) -> Table:
+        """So many free cells, which must be there."""
+        found = np.flatnonzero(self._users == 0)[:n]
+        self._users[found] = 1
+        return found
+
+    def share(self, cells: Table) -> None:
+        """One more text has them."""
+        self._users[cells] += 1
+
+    def drop(self, cells: Table) -> None:
+        """One text less has them."""
+        self._users[cells] -= 1
 
 
-def ancestors(tree: TokenTree, done: int, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _no_cells() -> Table:
+    return np.zeros(0, np.int64)
+
+
+def _no_nodes() -> Seen:
+    return np.zeros((0, 0), bool)
+
+
+@dataclass(slots=True)
+class Text:
+    """The cells of a text: of its ``n`` committed tokens, then of the nodes of a tree that is yet to be committed, of
+    which ``sees`` tells which sees which."""
+
+    cells: Cells
+    table: Table = field(default_factory=_no_cells)
+    n: int = 0
+    sees: Seen = field(default_factory=_no_nodes)
+
+    @property
+    def nodes(self) -> int:
+        """Of the tree that is yet to be committed."""
+        return len(self.table) - self.n
+
+    def keep(self, done: int) -> None:
+        """Of the nodes only the first ``done``, which are computed."""
+        self._cut(self.n + done)
+
+    def grow(self, tree: TokenTree) -> None:
+        """Takes cells for those nodes of ``tree`` that have none."""
+        done = self.nodes
+        self.table = np.concatenate((self.table, self.cells.take(len(tree) - done)))
+        self.sees = ancestors(tree, done, self.sees)
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Of the tree only the nodes of ``path`` stay."""
+        nodes, kept = self.table[self.n :], np.array(path, np.int64)
+        self.cells.drop(np.delete(nodes, kept))
+        self.table = np.concatenate((self.table[: self.n], nodes[kept]))
+        self.n += len(kept)
+        self.sees = _no_nodes()
+
+    def truncate(self, n: int) -> None:
+        """Back to the first ``n`` tokens."""
+        self.n = min(self.n, n)
+        self._cut(self.n)
+        self.sees = _no_nodes()
+
+    def fork(self, n: int) -> Text:
+        """Another text, with the same first ``n`` tokens in the same cells."""
+        self.cells.share(self.table[:n])
+        return Text(self.cells, self.table[:n], n)
+
+    def _cut(self, end: int) -> None:
+        self.cells.drop(self.table[end:])
+        self.table = self.table[:end]
+
+
+class Pass:
+    """Attention in one pass over new rows of several texts, those of one text behind those of another: what stands
+    behind the tokens ``[1, rows]``.
+
+    Args:
+        work: each text, grown by its tree, and how many nodes of this were computed before.
+        check: is called before each layer; what it raises ends the pass.
+    """
+
+    def __init__(self, work: Sequence[tuple[Text, TokenTree, int]], check: Callable[[], None] = lambda: None) -> None:
+        self._cells, self._check = work[0][0].cells, check
+        ends = np.cumsum([len(tree) - done for _, tree, done in work])
+        self.parts = [
+            Part(text, tree, done, slice(int(end) - len(tree) + done, int(end)))
+            for (text, tree, done), end in zip(work, ends, strict=True)
+        ]
+        new = np.concatenate([part.new for part in self.parts])
+        self._new = _index(new, self._cells.device)
+        self._places = np.concatenate([part.places for part in self.parts])
+
+    def places(self, n: int) -> Tensor:
+        return torch.from_numpy(self._places).to(self._cells.device)
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        self._check()
+        sizes = self._cells.sizes
+        keys, values = self._cells.layers[layer]
+        keys[:, self._new], values[:, self._new] = k[0], v[0]
+        window = sizes.window(layer)
+        found = []
+        for part in self.parts:
+            seen = part.seen(window)
+            mine = q[:, :, part.rows]
+            found.append(mixed(sizes, mine, keys[None, :, seen.cells], values[None, :, seen.cells], seen.mask))
+        return found[0] if len(found) == 1 else torch.cat(found, dim=2)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The cells that rows look at, and which of them each row sees, ``[rows, cells]``; ``None``: all."""
+
+    cells: slice | Tensor
+    mask: Tensor | None
+
+
+class Part:
+    """One text's rows of a pass: ``rows`` among all of them, at the positions ``places``, into the cells ``new``."""
+
+    def __init__(self, text: Text, tree: TokenTree, done: int, rows: slice) -> None:
+        self.rows, self._device = rows, text.cells.device
+        self._table, self._n, self._sees = text.table, text.n, text.sees[done:]
+        self._nodes = np.array(tree.depths) + text.n
+        self.places = self._nodes[done:]
+        self.new = text.table[text.n + done :]
+        self._views: dict[int, View] = {}
+
+    def seen(self, window: int) -> View:
+        """What the rows look at where each sees so many tokens at most; 0: any number."""
+        view = self._views.get(window)
+        if view is None:
+            view = self._views[window] = self._view(window)
+        return view
+
+    def _view(self, window: int) -> View:
+        first = min(max(int(self.places.min()) - window + 1, 0), self._n) if window else 0
+        sees = np.concatenate((np.ones((len(self.places), self._n - first), bool), self._sees), axis=1)
+        if window:
+            sees &= self.places[:, None] - np.concatenate((np.arange(first, self._n), self._nodes)) < window
+        mask = None if sees.all() else torch.from_numpy(sees).to(self._device)
+        return View(_index(self._table[first:], self._device), mask)
+
+
+def _index(cells: Table, device: torch.device) -> slice | Tensor:
+    """Cells one behind the other need no copy."""
+    if (np.diff(cells) == 1).all():
+        return slice(int(cells[0]), int(cells[0]) + len(cells))
+    return torch.from_numpy(cells).to(device)
+
+
+def ancestors(tree: TokenTree, done: int, known: Seen) -> Seen:
     """As `TokenTree.mask`, of which ``known`` are the first ``done`` rows: level by level, not node by node."""
     n = len(tree)
     if tree.is_chain:
         return np.tri(n, dtype=bool)
     mask = np.eye(n, dtype=bool)
-    mask[:done, :done] = known
+    mask[:done, :done] = known[:done, :done]
     depths, parents = np.array(tree.depths), np.array(tree.parents)
     for depth in np.unique(depths[max(done, 1) :]):
         level = np.flatnonzero(depths == depth)

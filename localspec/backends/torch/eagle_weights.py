@@ -106,11 +106,9 @@ def read_eagle(checkpoint: Checkpoint, target: TargetShape, name: str) -> EagleW
     is_third = "blk.0.attn_norm_2.weight" in weights
     reads = layers_read(config, target.layers) if is_third else (NORMED,)
     ids = None if offsets is None else _ids(offsets, target, name)
-    _check_fit(weights, reads, target, name, third=is_third)
-    _check_ends(weights, ids, target, name)
     if config.get("fc_norm") or (config.get("norm_before_fc") and "enc.output_norm.weight" not in weights):
         raise ModelLoadError(f"{name} norms its layers in a way that is not known here", hint="Use another head.")
-    return EagleWeights(
+    found = EagleWeights(
         shape=shape,
         weights=weights,
         reads=reads,
@@ -120,6 +118,14 @@ def read_eagle(checkpoint: Checkpoint, target: TargetShape, name: str) -> EagleW
         norm_before_residual=bool(config.get("norm_before_residual")),
         norm_output=bool(config.get("norm_output")),
     )
+    check_fit(found, target, name)
+    return found
+
+
+def check_fit(head: EagleWeights, target: TargetShape, name: str) -> None:
+    """Raises `UsageError`: the head called ``name`` was made for another target, or cannot borrow what it lacks."""
+    _check_fit(head.weights, head.reads, target, name, third=head.is_third)
+    _check_ends(head.weights, head.ids, target, name)
 
 
 def usual_layers(n_layer: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from localspec.backends.torch.tensors import gguf_tensors
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.hub.arrays import elements
 from localspec.hub.header import Array, Header, read_header
+from localspec.hub.names import parts_of
 
 #: Types of matrices, as llama.cpp's converter names them; vectors are always f32.
 TYPES: Mapping[str, Any] = {
@@ -51,14 +52,24 @@ def read_gguf(path: Path, architecture: str, hint: str) -> Stored:
     Raises:
         ModelLoadError: the file cannot be read, or is of another architecture.
     """
-    header = read_header(path)
-    if header.architecture != architecture:
-        raise ModelLoadError(f"{path.name} is of the architecture {header.architecture}, not {architecture}", hint=hint)
+    header, sizes, n_vocab = read_sizes(path, (architecture,), hint)
+    return Stored(header, sizes, n_vocab, gguf_tensors(path))
+
+
+def read_sizes(path: Path, known: Iterable[str], hint: str) -> tuple[Header, Sizes, int]:
+    """What is known of a decoder, of one of the architectures ``known``, without its tensors: header, sizes, and how
+    many tokens it has. As `read_gguf`."""
+    header = read_header(path.parent / parts_of(path.name)[0])
+    *others, last = known
+    if header.architecture not in (*others, last):
+        names = f"{', '.join(others)} or {last}" if others else last
+        raise ModelLoadError(f"{path.name} is of the architecture {header.architecture}, not {names}", hint=hint)
     try:
-        sizes = _sizes(header)
+        return header, _sizes(header), tokens_of(header).count
     except KeyError as error:
         raise ModelLoadError(f"{path.name} does not say its {error.args[0]}", hint=hint) from None
-    return Stored(header, sizes, tokens_of(header).count, gguf_tensors(path))
+    except TypeError:
+        raise ModelLoadError(f"the layers of {path.name} are of different sizes", hint=hint) from None
 
 
 def tokens_of(header: Header) -> Array:
@@ -72,19 +83,22 @@ def tokens_of(header: Header) -> Array:
 
 
 def _sizes(header: Header) -> Sizes:
-    """Raises `KeyError`."""
+    """Raises `KeyError`: it is not said; `TypeError`: layers, or keys and values, differ."""
     found = {
         key.partition(".")[2]: value
         for key, value in header.metadata.items()
         if key.startswith(f"{header.architecture}.")
     }
     width, heads = int(found["embedding_length"]), int(found["attention.head_count"])
+    each = int(found.get("attention.key_length", width // heads))
+    if each != int(found.get("attention.value_length", each)):
+        raise TypeError
     return Sizes(
         layers=int(found["block_count"]),
         width=width,
         heads=heads,
         kv_heads=int(found.get("attention.head_count_kv", heads)),
-        each=int(found.get("attention.key_length", width // heads)),
+        each=each,
         inner=int(found["feed_forward_length"]),
         eps=float(found["attention.layer_norm_rms_epsilon"]),
         rope_base=float(found.get("rope.freq_base", 10000.0)),

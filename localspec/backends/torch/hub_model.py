@@ -11,10 +11,11 @@ from torch import Tensor
 
 from localspec.backends.torch.checkpoint import Checkpoint
 from localspec.backends.torch.hub_names import MODEL_ENDS, MODEL_LAYER, NORMS_OF_HEADS, is_turned
-from localspec.backends.torch.llama import Shape, TorchLlama
+from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.place import Place
 from localspec.backends.torch.rope import paired as paired_rows
 from localspec.backends.torch.rope import rope_base, rope_factors
+from localspec.backends.torch.sizes import Shape
 from localspec.errors import ModelLoadError, PairingError
 from localspec.vocab import Pairing, Vocab
 

@@ -1,4 +1,4 @@
-"""Where a drafter in torch lies, and what it is computed in."""
+"""Where a model in torch lies, and what it is computed in."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Place:
         """For the record of the load."""
         return ("device", self.device.type), ("weights", "bf16" if self.dtype == torch.bfloat16 else "f32")
 
-    def warnings(self, options: ModelOptions) -> tuple[str, ...]:
-        """What was asked for, and is not."""
+    def warnings(self, options: ModelOptions, flag: str) -> tuple[str, ...]:
+        """What was asked for by ``flag``, and is not."""
         ignored = bool(options.gpu_layers) and self.device.type == "cpu"
-        return (f"-ngld ignored: torch sees no CUDA device for {options.path.name}",) * ignored
+        return (f"{flag} ignored: torch sees no CUDA device for {options.path.name}",) * ignored
 
     def put(self, weights: Tensor) -> Tensor:
         return weights.to(self.device, self.dtype)
@@ -56,3 +56,18 @@ def array(numbers: Tensor) -> NDArray[np.float32]:
     """In float32, in this machine's memory."""
     found: NDArray[np.float32] = numbers.float().cpu().numpy()
     return found
+
+
+def read_speed_of_card() -> tuple[int, float] | None:
+    """Free bytes of the card, and bytes a second that it reads; ``None`` where torch sees none."""
+    if not torch.cuda.is_available():
+        return None
+    free, _ = torch.cuda.mem_get_info()
+    row = torch.ones(2**26, device="cuda")
+    row.sum()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    row.sum()
+    end.record()
+    torch.cuda.synchronize()
+    return free, 4 * len(row) / (1e-3 * max(start.elapsed_time(end), 1e-6))

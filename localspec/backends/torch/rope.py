@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,17 +20,61 @@ def turns(each: int, base: float, factors: Tensor | None = None) -> Tensor:
     return found if factors is None else found / factors
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    """How positions are fitted to longer texts than a model first learnt, in llama.cpp's terms.
+
+    Args:
+        scale: what positions are multiplied by: 1 / N for texts N times as long.
+        yarn: the share in which quick pairs turn as ever (YaRN, arXiv 2309.00071); 0: all pairs are scaled alike.
+        size: what sine and cosine are multiplied by, beside what YaRN does.
+        original: tokens of the texts first learnt; ``fast`` and ``slow`` are the turns in them from which on YaRN
+            counts a pair as quick, and up to which as slow.
+    """
+
+    scale: float = 1.0
+    yarn: float = 0.0
+    size: float = 1.0
+    original: int = 0
+    fast: float = 32.0
+    slow: float = 1.0
+
+    @property
+    def magnitude(self) -> float:
+        """What sine and cosine are multiplied by."""
+        return self.size * (1 - 0.1 * math.log(self.scale) if self.yarn and self.scale < 1 else 1.0)
+
+    def scaled(self, turns: Tensor, base: float) -> Tensor:
+        """The radians of a position, from those without scaling, of which ``base`` is the base."""
+        slowed = turns * self.scale
+        if not self.yarn:
+            return slowed
+        low, high = math.floor(self._pair(self.fast, turns, base)), math.ceil(self._pair(self.slow, turns, base))
+        low, high = max(0, low), min(2 * len(turns) - 1, high)
+        quick = 1 - ((torch.arange(len(turns)) - low) / max(0.001, high - low)).clamp(0, 1)
+        return slowed + (turns - slowed) * quick * self.yarn
+
+    def _pair(self, rounds: float, turns: Tensor, base: float) -> float:
+        """The pair, counted from the quickest, that turns so often in a text of the original length."""
+        return len(turns) * math.log(self.original / (rounds * 2 * math.pi)) / math.log(base)
+
+
 def cos_and_sin(positions: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the angles at ``positions`` ``[n]``, where a position ``turns`` so far: ``[n, each / 2]``."""
     angles = positions[:, None].float() * turns
     return angles.cos(), angles.sin()
 
 
-def rotated(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """RoPE over neighbouring pairs, as GGUF files of llama have their weights; ``x`` is ``[…, n, each]``."""
+def rotated(x: Tensor, turn: tuple[Tensor, Tensor], *, halves: bool = False) -> Tensor:
+    """RoPE over neighbouring pairs, as GGUF files of llama have their weights, or over pairs that lie half a head
+    apart; ``x`` is ``[…, n, each]``. Where ``turn`` has fewer pairs, what lies behind them stays as it is."""
     cos, sin = turn
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+    turned = 2 * cos.shape[-1]
+    x, rest = x[..., :turned], x[..., turned:]
+    first, second = x.chunk(2, dim=-1) if halves else (x[..., 0::2], x[..., 1::2])
+    both = first * cos - second * sin, first * sin + second * cos
+    found = torch.cat(both, dim=-1) if halves else torch.stack(both, dim=-1).flatten(-2)
+    return torch.cat((found, rest), dim=-1) if rest.shape[-1] else found
 
 
 def rope_base(config: Mapping[str, Any]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ from localspec.errors import ModelLoadError
 from localspec.hub.header import Header, read_header
 from localspec.hub.header import Tensor as Entry
 from localspec.hub.names import parts_of
+
+#: Is told the share of something that is done, 0…1; what it raises ends it.
+Told = Callable[[float], None]
 
 EMBEDDING = ("token_embd.weight",)
 #: Many models have one matrix for both ends.
@@ -49,13 +52,29 @@ def gguf_tensor(path: Path, names: tuple[str, ...]) -> Tensor:
     return GgufMatrix(path, names).rows()
 
 
-def gguf_tensors(path: Path) -> dict[str, Tensor]:
-    """All of a model's, by name: ids (``d2t``) in int64, everything else in float32.
+def gguf_tensors(
+    path: Path, put: Callable[[Tensor], Tensor] = lambda read: read, told: Told = lambda share: None
+) -> dict[str, Tensor]:
+    """All of a model's, by name: ids (``d2t``) in int64, everything else in float32. What a file has in float32 is not
+    read but mapped: its pages come when they are used.
+
+    Args:
+        put: takes each to where it is to lie.
+        told: the share that was read, 0…1, before each.
 
     Raises:
-        ModelLoadError: a file cannot be read.
+        ModelLoadError: a file cannot be read, or is shorter than it says.
     """
-    return {entry.name: _tensor(header, entry) for header in _headers(path) for entry in header.tensors}
+    headers = list(_headers(path))
+    whole = max(sum(entry.elements for header in headers for entry in header.tensors), 1)
+    found, done = dict[str, Tensor](), 0
+    for header in headers:
+        for entry in header.tensors:
+            told(done / whole)
+            found[entry.name] = put(_tensor(header, entry))
+            done += entry.elements
+    told(1.0)
+    return found
 
 
 def _tensor(header: Header, entry: Entry) -> Tensor:
@@ -66,6 +85,8 @@ def _tensor(header: Header, entry: Entry) -> Tensor:
 def _raw(header: Header, entry: Entry) -> NDArray[np.uint8]:
     """Its bytes, row by row, in the file."""
     block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(entry.kind)]
+    if header.data + entry.offset + entry.elements // block * size > header.size:
+        raise ModelLoadError(f"{header.path.name} ends before its tensor {entry.name}", hint="Download it again.")
     raw = np.memmap(header.path, np.uint8, "c", header.data + entry.offset, (entry.elements // block * size,))
     # GGUF names the fastest axis first.
     return raw.reshape(*reversed(entry.shape[1:]), -1)

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from localspec.options.option import Option
 from localspec.options.tables.groups import OUTPUT, TOOL
-from localspec.options.tables.load import LOAD_OPTIONS
+from localspec.options.tables.load import LIMITS, PARALLEL
 from localspec.options.tables.tools import OUTPUT_FILE
 
 INPUT = Option("input", (), str, None, "JSON lines to answer; not given or -: standard input.", TOOL, "FILE", key=False)
 BATCH_OPTIONS = (
     INPUT,
     replace(OUTPUT_FILE, help="Write answers there, a line each; not given or -: standard output."),
-    *LOAD_OPTIONS,
+    PARALLEL,
+    *LIMITS,
     Option("ordered", ("--ordered",), bool, False, "Write answers in the order of the input.", OUTPUT),
     Option(
         "resume",

@@ -8,11 +8,11 @@ from localspec.options.option import Option
 
 MODEL, HUB, DEVICES, CONTEXT = "Model", "Download", "Devices", "Context"
 SPEC, SAMPLING, TEXT, CHAT, CONFIG = "Speculation", "Sampling", "Generation", "Chat", "Settings"
-OUTPUT, SHELF, TOOL, TRAIN = "Output", "Models", "Measuring", "Training"
+OUTPUT, SHELF, TOOL, TRAIN, SERVER = "Output", "Models", "Measuring", "Training", "Server"
 
 INT_MAX = 2**31 - 1
 
-ORDER = (TOOL, TRAIN, TEXT, OUTPUT, SHELF, CHAT, MODEL, HUB, SPEC, SAMPLING, CONTEXT, DEVICES, CONFIG)
+ORDER = (TOOL, TRAIN, SERVER, TEXT, OUTPUT, SHELF, CHAT, MODEL, HUB, SPEC, SAMPLING, CONTEXT, DEVICES, CONFIG)
 
 
 def grouped(options: Iterable[Option]) -> dict[str, list[Option]]:

@@ -10,15 +10,14 @@ PARALLEL = Option(
     ("-np", "--parallel"),
     int,
     4,
-    "Lines that are answered at a time; they share the context.",
+    "Requests that are answered at a time; they share the context of -c.",
     TOOL,
     "N",
     env=("LLAMA_ARG_N_PARALLEL",),
     least=1,
     most=128,
 )
-LOAD_OPTIONS = (
-    PARALLEL,
+LIMITS = (
     Option(
         "max_concurrency",
         ("--spec-max-concurrency",),

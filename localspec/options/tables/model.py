@@ -29,6 +29,17 @@ MODEL_OPTIONS = (
         env=("LLAMA_ARG_SPEC_DRAFT_MODEL",),
     ),
     Option(
+        "backend",
+        ("--backend",),
+        str,
+        "auto",
+        "What runs the models: llamacpp, torch (a reference on the CPU, GGUF files in float32), or auto (what is to be"
+        " expected faster; on the CPU that is llamacpp).",
+        MODEL,
+        "NAME",
+        choices=("auto", "llamacpp", "torch"),
+    ),
+    Option(
         "lora",
         ("--lora",),
         str,

@@ -1,0 +1,1 @@
+"""The engine behind HTTP: OpenAI's protocol, llama.cpp's endpoints, metrics, and a page to chat on."""

@@ -1,0 +1,180 @@
+"""What was done for all who asked: the numbers behind ``/metrics`` and ``/slots``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from localspec.talk.totals import Totals
+from localspec.types import Event, Failed, Finished, Notice, Standing, Started, Tokens
+
+#: Steps whose time a token is remembered, for quantiles of late.
+_STEPS = 4096
+#: Answers whose length is remembered.
+_ANSWERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A sequence of the engine: the answer that it works on or worked on last."""
+
+    number: int
+    task: int = -1
+    busy: bool = False
+    prompt_n: int = 0
+    cache_n: int = 0
+    decoded: int = 0
+    speculative: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All of it at one moment. ``token_s`` are the seconds that tokens took lately, in order of size; ``standings`` are
+    the last words about drafters."""
+
+    totals: Totals
+    slots: tuple[Slot, ...]
+    waiting: int
+    ends: Counter[str]
+    prompts: int
+    hits: int
+    longest: int
+    steps: int
+    busy_steps: int
+    token_n: int
+    token_s: tuple[float, ...] = field(default=(), repr=False)
+    token_sum_s: float = 0.0
+    standings: tuple[Standing, ...] = ()
+    mean_answer_s: float | None = None
+    refused: int = 0
+    restarts: int = 0
+
+    @property
+    def running(self) -> int:
+        return sum(slot.busy for slot in self.slots)
+
+    def quantile(self, share: float) -> float | None:
+        """Seconds a token, that so large a share of them stayed below."""
+        if not self.token_s:
+            return None
+        return self.token_s[min(int(share * len(self.token_s)), len(self.token_s) - 1)]
+
+
+class Ledger:
+    """Takes the events of all answers, from any thread.
+
+    Args:
+        sequences: of the engine.
+    """
+
+    def __init__(self, sequences: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._totals = Totals()
+        self._slots = [Slot(number) for number in range(sequences)]
+        self._asked: dict[int, float] = {}  # answers that wait or run → since when
+        self._slot_of: dict[int, int] = {}
+        self._speculative: dict[int, bool] = {}
+        self._ends: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._longest = 0
+        self._token_s: deque[float] = deque(maxlen=_STEPS)
+        self._token_sum_s = 0.0
+        self._standings: dict[str, Standing] = {}
+        self._answer_s: deque[float] = deque(maxlen=_ANSWERS)
+        self._last = 0
+
+    def ask(self, *, speculative: bool) -> int:
+        """An answer is asked for; its number."""
+        with self._lock:
+            self._last += 1
+            self._asked[self._last] = self._clock()
+            self._speculative[self._last] = speculative
+            return self._last
+
+    def refuse(self) -> None:
+        """There was no place."""
+        with self._lock:
+            self._counts["refused"] += 1
+
+    def restart(self) -> None:
+        """The engine is started anew."""
+        with self._lock:
+            self._counts["restarts"] += 1
+
+    def take(self, number: int, event: Event) -> None:
+        """The next event of an answer."""
+        with self._lock:
+            match event:
+                case Started():
+                    self._start(number, event)
+                case Tokens():
+                    self._count(number, event)
+                case Notice(about=Standing() as standing):
+                    self._standings[standing.drafter] = standing
+                case Finished() | Failed():
+                    self._end(number, event)
+
+    def _start(self, number: int, event: Started) -> None:
+        at = next((slot.number for slot in self._slots if not slot.busy), None)
+        if at is None:  # an engine with more sequences than it was said to have
+            at = len(self._slots)
+            self._slots.append(Slot(at))
+        self._slot_of[number] = at
+        self._slots[at] = Slot(at, number, True, event.prompt_n, event.cache_n, 0, self._speculative[number])
+        self._counts["prompts"] += 1
+        self._counts["hits"] += event.cache_n > 0
+
+    def _count(self, number: int, event: Tokens) -> None:
+        at = self._slot_of[number]
+        slot = self._slots[at]
+        self._slots[at] = replace(slot, decoded=slot.decoded + len(event.tokens))
+        step = event.step
+        if step is None:
+            return
+        self._counts["steps"] += 1
+        self._counts["busy"] += sum(one.busy for one in self._slots)
+        if step.emitted > 0:
+            seconds = step.t_draft + step.t_verify + step.t_host
+            self._token_s.append(seconds / step.emitted)
+            self._token_sum_s += seconds
+            self._counts["tokens"] += step.emitted
+
+    def _end(self, number: int, event: Finished | Failed) -> None:
+        began = self._asked.pop(number)
+        self._speculative.pop(number)
+        self._ends[event.reason if isinstance(event, Finished) else "error"] += 1
+        at = self._slot_of.pop(number, None)
+        if at is None:  # it never came to its turn
+            return
+        slot = self._slots[at]
+        self._slots[at] = replace(slot, busy=False)
+        self._longest = max(self._longest, slot.prompt_n + slot.decoded)
+        self._answer_s.append(self._clock() - began)
+        if isinstance(event, Finished):
+            self._totals = self._totals.plus(event)
+
+    def read(self) -> Reading:
+        with self._lock:
+            counts, lengths = self._counts, self._answer_s
+            return Reading(
+                totals=self._totals,
+                slots=tuple(self._slots),
+                waiting=len(self._asked) - len(self._slot_of),
+                ends=Counter(self._ends),
+                prompts=counts["prompts"],
+                hits=counts["hits"],
+                longest=self._longest,
+                steps=counts["steps"],
+                busy_steps=counts["busy"],
+                token_n=counts["tokens"],
+                token_s=tuple(sorted(self._token_s)),
+                token_sum_s=self._token_sum_s,
+                standings=tuple(self._standings.values()),
+                mean_answer_s=sum(lengths) / len(lengths) if lengths else None,
+                refused=counts["refused"],
+                restarts=counts["restarts"],
+            )
