@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from localspec import __version__
+from localspec.openai_records import chat_logprobs, entry, spelt, text_logprobs
 from localspec.server.calls import Call
 from localspec.server.choice import Choice, Delta, usage
 from localspec.server.wishes import Wish
-from localspec.types import Alternative, TokenInfo
+from localspec.types import TokenInfo
 
 Record = dict[str, Any]
-#: What stands for a probability of nought: there is no such number in JSON.
-_NEVER = -9999.0
 _BUILD = f"localspec-{__version__}"
 
 
@@ -94,7 +93,7 @@ class ChatForm(_OpenAi):
         wants_tokens = self._wish.rivals is not None and delta.tokens
         if not (inner or wants_tokens or (delta.progress is not None and self._wish.progress)):
             return []
-        logprobs = _chat_logprobs(delta.tokens) if wants_tokens else None
+        logprobs = chat_logprobs(delta.tokens) if wants_tokens else None
         record = self._chunk(choice, {"delta": inner, "logprobs": logprobs})
         if self._wish.live:
             record["timings"] = choice.timings()
@@ -116,7 +115,7 @@ class ChatForm(_OpenAi):
         if choice.calls:
             message["content"] = choice.text or None
             message["tool_calls"] = [_call(call) for call in choice.calls]
-        logprobs = _chat_logprobs(choice.tokens) if self._wish.rivals is not None else None
+        logprobs = chat_logprobs(choice.tokens) if self._wish.rivals is not None else None
         return {"index": choice.index, "message": message, "logprobs": logprobs, "finish_reason": choice.reason}
 
 
@@ -157,17 +156,9 @@ class TextForm(_OpenAi):
     def _logprobs(self, choice: Choice, tokens: Sequence[TokenInfo]) -> Record | None:
         if self._wish.rivals is None:
             return None
-        offsets, at = [], self._offsets.get(choice.index, 0)
-        for token in tokens:
-            offsets.append(at)
-            at += len(spelt(token.piece))
-        self._offsets[choice.index] = at
-        return {
-            "tokens": [spelt(token.piece) for token in tokens],
-            "token_logprobs": [likelihood(token.logprob) for token in tokens],
-            "top_logprobs": [{spelt(one.piece): likelihood(one.logprob) for one in token.top} for token in tokens],
-            "text_offset": offsets,
-        }
+        start = self._offsets.get(choice.index, 0)
+        self._offsets[choice.index] = start + sum(len(spelt(token.piece)) for token in tokens)
+        return text_logprobs(tokens, start)
 
 
 class NativeForm:
@@ -257,23 +248,6 @@ def _call(call: Call) -> Record:
     return {"id": call_id(), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def spelt(piece: bytes) -> str:
-    """A token's text; half a character is a sign that says so, and ``bytes`` has what it is."""
-    return piece.decode("utf-8", "replace")
-
-
-def likelihood(logprob: float | None) -> float:
-    return _NEVER if logprob is None or not logprob > _NEVER else logprob
-
-
-def _chat_logprobs(tokens: Sequence[TokenInfo]) -> Record:
-    return {"content": [{**_spelt(token), "top_logprobs": [_spelt(one) for one in token.top]} for token in tokens]}
-
-
-def _spelt(one: TokenInfo | Alternative) -> Record:
-    return {"token": spelt(one.piece), "bytes": list(one.piece), "logprob": likelihood(one.logprob)}
-
-
 def probability(token: TokenInfo) -> Record:
     """An entry of llama.cpp's ``completion_probabilities``."""
-    return {"id": token.id, **_spelt(token), "top_logprobs": [{"id": one.id, **_spelt(one)} for one in token.top]}
+    return {"id": token.id, **entry(token), "top_logprobs": [{"id": one.id, **entry(one)} for one in token.top]}

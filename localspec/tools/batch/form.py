@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
 from localspec.errors import ExitCode
+from localspec.openai_records import chat_logprobs, text_logprobs
 from localspec.report import answer_record, speculation_record, timings_record
 from localspec.types import EngineInfo, Failed, Finished, TokenInfo
 
@@ -87,7 +87,7 @@ class OpenAI:
         choice = {
             "index": 0,
             **({"message": _message(answer)} if chat else {"text": answer.text}),
-            "logprobs": (_chat_logprobs if chat else _logprobs)(answer) if logprobs else None,
+            "logprobs": (chat_logprobs if chat else text_logprobs)(answer.tokens) if logprobs else None,
             "finish_reason": finished.reason,
         }
         prompt_n, n = finished.timings.prompt_n, len(finished.ids)
@@ -154,32 +154,3 @@ def _message(answer: Answered) -> Record:
 
 def _told(problem: Failed) -> str:
     return f"{problem.message}. {problem.hint}" if problem.hint else problem.message
-
-
-def _text(piece: bytes) -> str:
-    return piece.decode("utf-8", "replace")
-
-
-def _chat_logprobs(answer: Answered) -> Record:
-    def entry(piece: bytes, logprob: float | None) -> Record:
-        return {"token": _text(piece), "logprob": logprob, "bytes": list(piece)}
-
-    return {
-        "content": [
-            {
-                **entry(token.piece, token.logprob),
-                "top_logprobs": [entry(one.piece, one.logprob) for one in token.top],
-            }
-            for token in answer.tokens
-        ]
-    }
-
-
-def _logprobs(answer: Answered) -> Record:
-    texts = [_text(token.piece) for token in answer.tokens]
-    return {
-        "tokens": texts,
-        "token_logprobs": [token.logprob for token in answer.tokens],
-        "top_logprobs": [{_text(one.piece): one.logprob for one in token.top} for token in answer.tokens],
-        "text_offset": [0, *accumulate(map(len, texts))][:-1],
-    }
