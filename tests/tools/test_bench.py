@@ -276,6 +276,8 @@ STATS = SpecStats(
     t_draft=1.0,
     t_verify=2.0,
     t_host=1.0,
+    plain_worth=7.5,
+    judged_drafts=5,
     accepted_at=(5, 1),
     tested_at=(5, 2),
 )
@@ -297,7 +299,7 @@ def test_markdown_takes_medians_of_ratios() -> None:
     assert lines[4] == "| plain | 5.0 tok/s | 5.0 tok/s | 5.0 tok/s |  |"
     assert lines[5].startswith("| chain | ×2.00 [2.00–3.00], 2.2, 0.75 | ×2.00")
     assert lines[5].endswith("| 6/6 |")
-    assert lines[9] == "| chain | 25% / 50% / 25% | 1.00 0.50 | ×2.50 |"
+    assert lines[9] == "| chain | 25% / 50% / 25% | 1.00 0.50 | 1.50 tokens | ×2.50 |"
     assert lines[-1] == "Peak memory: 100 MB."
 
 
