@@ -27,6 +27,7 @@ from localspec.options.option import Option
 from localspec.options.parse import parse
 from localspec.options.values import chat_template, grammar, system_message
 from localspec.text.printable import one_line
+from localspec.tools.batch.source import open_input, read_lines
 from localspec.tools.prompts import read_prompts
 from tests.cli.support import PLAIN, error_line, run
 from tests.support.gguf_files import TinyModel, TokenizerKeys
@@ -53,7 +54,7 @@ TRAINING_OPENS = ("corpus", "from_log", "origin", "work", "hub_form")
 #: Opened by the engine or a training, or written.
 OPENED_LATER = ("lora", "lora_scaled", "log_file", "output_file", "token_map", *TRAINING_OPENS)
 #: What holds no model, besides `FILES`.
-OTHERS = ("models_dir", "spec_corpus", "lookup_static", "lookup_dynamic")
+OTHERS = ("models_dir", "spec_corpus", "lookup_static", "lookup_dynamic", "batch FILE")
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 
 
@@ -82,6 +83,11 @@ def models(values: Values) -> Any:
     return next(path for path in found if path is not None)
 
 
+def lines_of_a_batch(values: Values) -> list[bytes | None]:
+    with open_input(values["input"]) as source:
+        return [line.data for line in read_lines(source)]
+
+
 def as_given(name: str) -> Callable[[Values], Path]:
     return lambda values: Path(values[name])
 
@@ -104,6 +110,7 @@ READERS: dict[str, tuple[Callable[[Values], Any], Any]] = {
     "lookup_static": (lambda values: engine_options(values).by_text.lookup_static, None),
     "lookup_dynamic": (lambda values: engine_options(values).by_text.lookup_dynamic, None),
     "api_key_file": (keys_of, ("secret",)),
+    "batch FILE": (lines_of_a_batch, [b"GGUF"]),
     "prompts": (lambda values: [one.text for one in read_prompts(Path(values["prompts"]))], ["the prompt"]),
     "models_dir": (lambda values: [path.name for path in models_in(Path(values["models_dir"]))], ["a.gguf"]),
     **{
