@@ -119,19 +119,18 @@ class Ledger:
                     self._end(number, event)
 
     def _start(self, number: int, event: Started) -> None:
-        at = next((slot.number for slot in self._slots if not slot.busy), None)
-        if at is None:  # an engine with more sequences than it was said to have
-            at = len(self._slots)
-            self._slots.append(Slot(at))
+        # Answers tell of themselves, each in its own time: where no slot is free, the oldest one's answer is over, and
+        # the word of that is on its way.
+        at = min(self._slots, key=lambda slot: (slot.busy, slot.task)).number
         self._slot_of[number] = at
         self._slots[at] = Slot(at, number, True, event.prompt_n, event.cache_n, 0, self._speculative[number])
         self._counts["prompts"] += 1
         self._counts["hits"] += event.cache_n > 0
 
     def _count(self, number: int, event: Tokens) -> None:
-        at = self._slot_of[number]
-        slot = self._slots[at]
-        self._slots[at] = replace(slot, decoded=slot.decoded + len(event.tokens))
+        slot = self._slots[self._slot_of[number]]
+        if slot.task == number:
+            self._slots[slot.number] = replace(slot, decoded=slot.decoded + len(event.tokens))
         step = event.step
         if step is None:
             return
@@ -150,11 +149,11 @@ class Ledger:
         at = self._slot_of.pop(number, None)
         if at is None:  # it never came to its turn
             return
-        slot = self._slots[at]
-        self._slots[at] = replace(slot, busy=False)
-        self._longest = max(self._longest, slot.prompt_n + slot.decoded)
+        if self._slots[at].task == number:
+            self._slots[at] = replace(self._slots[at], busy=False)
         self._answer_s.append(self._clock() - began)
         if isinstance(event, Finished):
+            self._longest = max(self._longest, event.timings.prompt_n + len(event.ids))
             self._totals = self._totals.plus(event)
 
     def read(self) -> Reading:
