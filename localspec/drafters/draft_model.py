@@ -118,13 +118,13 @@ class DraftModel:
 
     def _borrow(self, ask: Ask, text: Sequence[int]) -> None:
         """Text that another conversation has read since this one was forked from it is not read again."""
-        seq, known = ask.seq, dict(self._texts)
+        seq = ask.seq
         self._texts[seq] = text
         lane = self._lanes[seq]
         behind = len(text) - self._model.n_past(lane) > self._share()
         if not (behind and self._lends and self._model.caps.trees):
             return
-        shared = {other: self._has_read(other, theirs, text) for other, theirs in known.items() if other != seq}
+        shared = {other: self._has_read(other, theirs, text) for other, theirs in self._texts.items() if other != seq}
         best = max(shared, key=lambda other: shared[other], default=seq)
         if best != seq and shared[best] > self._model.n_past(lane):
             self._model.close(lane)
