@@ -148,8 +148,8 @@ def attention(
 
 
 def normed(card: Card, *, width: int = 4096, add: bool = True) -> Launch:
-    x, weight = _empty(64, width), _empty(width)
-    return norm.launch(x, weight, 1e-5, _empty(64, width) if add else None, _empty(64, width))
+    x, weight, out = _empty(64, width), _empty(width), _empty(64, width)
+    return norm.launch(x, weight, 1e-5, _empty(64, width) if add else None, out, out)
 
 
 def turned(card: Card, *, halves: bool = False, norms: bool = False, each: int = 128, turned: int = 128) -> Launch:
@@ -161,7 +161,8 @@ def turned(card: Card, *, halves: bool = False, norms: bool = False, each: int =
 
 
 def opened(card: Card, *, gelu: bool = False) -> Launch:
-    return gated.launch(_empty(64, 28672), _empty(64, 14336), gelu)
+    gate, up = _empty(64, 28672).chunk(2, dim=1)
+    return gated.launch(gate, up, _empty(64, 14336), gelu)
 
 
 def committed(card: Card) -> Launch:

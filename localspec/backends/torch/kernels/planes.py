@@ -30,18 +30,22 @@ class Planes:
     columns: int
     parts: tuple[Tensor, ...]
 
+    def __len__(self) -> int:
+        return self.rows
+
     @property
-    def size(self) -> int:
+    def nbytes(self) -> int:
         """Bytes that a product reads of it."""
-        return sum(part.numel() * part.element_size() for part in self.parts)
+        return sum(int(part.nbytes) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """``numbers`` of a block, and its ``size`` in bytes."""
+    """``numbers`` of a block, and its ``size`` in bytes; ``bits`` of a number in planes."""
 
     numbers: int
     size: int
+    bits: float
     split: Callable[[Tensor], tuple[Tensor, ...]]
     join: Callable[[tuple[Tensor, ...]], Tensor]
     weights: Callable[[tuple[Tensor, ...]], Tensor]
@@ -157,7 +161,7 @@ def _scaled(numbers: Tensor, scales: Tensor) -> Tensor:
 
 
 KINDS = {
-    "Q8_0": _Kind(32, 34, _split_q8_0, _join_q8_0, _weights_q8_0),
-    "Q4_K": _Kind(256, 144, _split_q4_k, _join_q4_k, _weights_q4_k),
-    "Q6_K": _Kind(256, 210, _split_q6_k, _join_q6_k, _weights_q6_k),
+    "Q8_0": _Kind(32, 34, 8.5, _split_q8_0, _join_q8_0, _weights_q8_0),
+    "Q4_K": _Kind(256, 144, 4.625, _split_q4_k, _join_q4_k, _weights_q4_k),
+    "Q6_K": _Kind(256, 210, 6.625, _split_q6_k, _join_q6_k, _weights_q6_k),
 }

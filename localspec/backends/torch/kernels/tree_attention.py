@@ -305,6 +305,8 @@ def attend_plainly(
     out = torch.zeros_like(q)
     for seq, length in enumerate(lengths):
         rows = slice(starts[seq], starts[seq + 1])
+        if starts[seq] == starts[seq + 1]:  # no tree here in this pass
+            continue
         n = done[seq] + starts[seq + 1] - starts[seq]
         slots = forest.table[seq, : length + n].long()
         seen = _sees(forest, rows, length, n, sight.window)
