@@ -133,7 +133,8 @@ class InTorch:
         if kernels.note and stage == "target":
             self._wish.warn(kernels.note)
         # Numbers of 16 bits need no arithmetic before they are multiplied; which is quicker no card has told yet.
-        packed = not kernels.ops.waits and plan.total > (free_bytes(place.device) or plan.total)
+        free = free_bytes(place.device)
+        packed = not kernels.ops.waits and free is not None and plan.total > free
         if packed:
             plan = replace(plan, weights=packed_bytes(options.path, place.dtype.itemsize))
         model = TorchLlama.of_file(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -22,12 +21,8 @@ from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.target import TorchTarget
 from localspec.spec.tree import TokenTree
 from tests.support.gguf_decoders import TinyDecoder
-from tests.support.gguf_files import TokenizerKeys
+from tests.torch.support import TOKENIZER, N
 
-N = 20
-TOKENIZER = TokenizerKeys(
-    {"tokenizer.ggml.tokens": ([f"t{n}" for n in range(N)], gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING)}
-)
 SIZES: Mapping[str, Any] = {"n_vocab": N, "width": 32, "heads": 2, "kv_heads": 1, "each": 16}
 MODELS = {
     "llama": TinyDecoder(**SIZES),

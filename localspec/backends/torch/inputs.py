@@ -16,6 +16,7 @@ from torch import Tensor
 from localspec.backends.torch.attention import Heads
 from localspec.backends.torch.cells import Cells, Pass, Seen, Table
 from localspec.backends.torch.kernels.dispatch import Ops
+from localspec.backends.torch.kernels.jit import ceil_div
 from localspec.backends.torch.kernels.tree_attention import MAX_NODES, Forest, Sight
 
 
@@ -29,6 +30,8 @@ class Inputs:
         sizes = {"masks": 2 * rows, "near": 2 * rows}
         sizes |= dict.fromkeys(("tokens", "positions", "slots"), rows)
         sizes |= {"starts": texts + 1, "lengths": texts, "done": texts}
+        # Each begins where 16 divides its place, as kernels like it.
+        sizes = {name: 4 * ceil_div(n, 4) for name, n in sizes.items()}
         ends = np.cumsum([*sizes.values()]).tolist()
         self._at = {name: slice(end - n, end) for end, (name, n) in zip(ends, sizes.items(), strict=True)}
         self._here, self._there = self._twice(ends[-1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from localspec.backends.torch.architectures import (
 )
 from localspec.backends.torch.attention import Heads, Nothing, Past
 from localspec.backends.torch.gguf_file import read_sizes
+from localspec.backends.torch.joined import Weight, join
 from localspec.backends.torch.kernels.dispatch import PLAIN, Ops
 from localspec.backends.torch.kernels.planes import Planes
 from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn
@@ -37,9 +38,6 @@ from localspec.hub.header import Header
 ARCHITECTURE = "llama"
 _FREQUENCIES = "rope_freqs.weight"
 
-#: A matrix may lie in planes, for the kernels that read quantised ones.
-Weight: TypeAlias = "Tensor | Planes"
-
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -51,7 +49,8 @@ class Read:
 
 
 class TorchLlama:
-    """A model with these weights, by the names of GGUF files, which computes by the kernels ``ops``."""
+    """A model with these weights, by the names of GGUF files, which computes by the kernels ``ops``. A matrix may lie
+    in planes, for kernels that read quantised ones."""
 
     def __init__(self, shape: Shape, weights: Mapping[str, Weight], ops: Ops = PLAIN) -> None:
         self.shape, self.ops = shape, ops
@@ -82,7 +81,7 @@ class TorchLlama:
                 otherwise where texts are long.
             rope: what the user wants to be otherwise.
             told: the share that was read, 0…1, before each tensor.
-            ops: what it computes by.
+            ops: what it computes by. Where a kernel takes longer to start than to run, matrices are joined.
             packed: matrices for which there are kernels stay quantised.
 
         Raises:
@@ -92,6 +91,8 @@ class TorchLlama:
         place = place or Place()
         tensors = gguf_tensors(path, place.put, told, place.pack if packed else None)
         check_tensors(tensors, shape.layers, path.name)
+        if not ops.waits:
+            join(tensors, shape.layers)
         long = (n_ctx or header.number("{arch}.context_length") or 0) > original_length(header)
         factors = tensors.get(f"rope_factors_{'long' if long else 'short'}.weight")
         return cls(shape, tensors if factors is None else {_FREQUENCIES: factors, **tensors}, ops)

@@ -3,7 +3,7 @@ so that a kernel reads whole lines. Blocks of files are strided, and most are no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -60,6 +60,12 @@ def repacked(raw: Tensor, kind: str) -> Planes:
     found = KINDS[kind]
     rows, width = raw.shape
     return Planes(kind, rows, width // found.size * found.numbers, found.split(raw.view(rows, -1, found.size)))
+
+
+def stacked(planes: Sequence[Planes]) -> Planes:
+    """Matrices of one kind, one below the other."""
+    parts = tuple(torch.cat(part, dim=1) for part in zip(*(one.parts for one in planes), strict=True))
+    return Planes(planes[0].kind, sum(map(len, planes)), planes[0].columns, parts)
 
 
 def raw_bytes(planes: Planes) -> Tensor:
