@@ -176,6 +176,8 @@ class InTorch:
             place=read.place,
         )
         _check_first_pass(target, read)
+        if target.note:
+            self._wish.warn(f"{read.name}: {target.note}")
         return target
 
 

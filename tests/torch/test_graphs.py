@@ -21,6 +21,7 @@ from localspec.backends.torch.kernels.tree_attention import packed
 from localspec.backends.torch.llama import Read, TorchLlama
 from localspec.backends.torch.sizes import Build
 from localspec.backends.torch.target import TorchTarget
+from localspec.errors import OutOfMemory
 from localspec.spec.tree import TokenTree
 from tests.torch.test_cells import MODELS, close, model_of, read, target_of, text, trees
 
@@ -148,6 +149,33 @@ def test_every_size_is_captured_once_and_found_again() -> None:
             one.commit(seq, range(n))
     assert captured == [(1,), (8,), (16,), (64,), (8, 1)]
     assert BUCKETS == (1, 8, 16, 24, 32, 48, 64)
+
+
+def test_what_cannot_be_captured_is_computed_and_told() -> None:
+    target, tries = filled_of(MODELS["whole"]), []
+
+    def capture(run: Callable[[], Read]) -> Callable[[], Read]:
+        tries.append(run)
+        raise RuntimeError("operation not permitted when stream is capturing\nand so on")
+
+    target._graphs = Graphs(target.model, target._cells, 8, capture=capture)
+    plain = target_of(MODELS["whole"])
+    for n in (3, 20):
+        works = [Work(one.open(), TokenTree.chain(text(n, n))) for one in (target, plain)]
+        check_alike(target.forward(works[:1])[0], plain.forward(works[1:])[0], range(n))
+    assert target.note == "no CUDA graphs: operation not permitted when stream is capturing"
+    assert len(tries) == 1
+
+
+def test_no_memory_for_a_graph_is_no_memory() -> None:
+    target = filled_of(MODELS["whole"])
+
+    def capture(run: Callable[[], Read]) -> Callable[[], Read]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    target._graphs = Graphs(target.model, target._cells, 8, capture=capture)
+    with pytest.raises(OutOfMemory):
+        target.forward([Work(target.open(), TokenTree.root(1))])
 
 
 def test_long_passes_are_not_filled() -> None:

@@ -30,7 +30,11 @@ class Graphs:
         buckets: rows that passes are filled up to.
         capture: makes of a computation one that computes the same from what then lies where this one read, into where
             it gave. Not given: CUDA graphs where nothing waits for the device, else the computation itself.
+
+    ``note``: one line where passes could not be captured, and why; empty otherwise.
     """
+
+    note = ""
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class Graphs:
         self._model, self._texts, self._buckets = model, texts, buckets
         self._inputs = Inputs(cells, texts, max(buckets))
         on_card = cells.device.type == "cuda" and not model.waits
-        self._capture = capture or (Capture() if on_card else lambda run: run)
+        self._capture = capture or (Capture() if on_card else _uncaptured)
         self._runs: dict[_Size, Callable[[], Read]] = {}
 
     def takes(self, past: Pass) -> bool:
@@ -63,13 +67,28 @@ class Graphs:
         rows = next(size for size in self._buckets if size >= past.rows)
         size = rows, min(power_of_two(len(past.parts)), self._texts), frozenset(layers)
         if size not in self._runs:
-            self._runs[size] = self._capture(self._run_of(size))
+            self._runs[size] = self._captured(self._run_of(size))
         return self._runs[size]
+
+    def _captured(self, run: Callable[[], Read]) -> Callable[[], Read]:
+        try:
+            return self._capture(run)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # the same without a graph is slower, and says what else may be wrong
+            why = str(error).strip() or type(error).__name__
+            self.note = f"no CUDA graphs: {why.splitlines()[0][:120]}"
+            self._capture = _uncaptured
+            return run
 
     def _run_of(self, size: _Size) -> Callable[[], Read]:
         rows, texts, layers = size
         feed = self._inputs.feed(rows, texts, self._model.ops)
         return lambda: self._model.read(feed.tokens, layers, feed)
+
+
+def _uncaptured(run: Callable[[], Read]) -> Callable[[], Read]:
+    return run
 
 
 class Capture:

@@ -67,6 +67,11 @@ class TorchTarget(TorchTexts):
         return self._model
 
     @property
+    def note(self) -> str:
+        """One line where its passes could not be made CUDA graphs; empty otherwise."""
+        return "" if self._graphs is None else self._graphs.note
+
+    @property
     def cache_bytes(self) -> int:
         """What the cache takes when it is full."""
         return self._cells.bytes
