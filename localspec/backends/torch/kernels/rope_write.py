@@ -94,7 +94,7 @@ def _rope_write(
     else:
         slot = tl.load(SLOTS + row).to(tl.int64)
         kept = there & (slot >= 0)
-        at = slot * stride_slot + (head - HEADS) * stride_head
+        at = slot * stride_slot + (head - HEADS).to(tl.int64) * stride_head
         tl.store(KEYS + at + one, first.to(KEYS.dtype.element_ty), mask=kept)
         tl.store(KEYS + at + other, second.to(KEYS.dtype.element_ty), mask=kept)
         value = V + row * stride_v + (head - HEADS) * EACH + pair
