@@ -3,7 +3,8 @@
 For every number of answers at a time, all ways take turns in every round: guesses as they pay (auto), always (fixed),
 never (off); and, with ``--server``, llama.cpp's own server with as many slots, with its unified cache and with a cache
 for each slot. One client asks all of them: as many threads as there are answers at a time, each with the next prompt
-when its last one is answered. Prompts are new each time, so that nobody finds them in a cache; answers have one length.
+when its last one is answered. In a round all are asked the same but for a number in front, which is new each time, so
+that nobody finds a prompt in a cache; answers have one length.
 """
 
 from __future__ import annotations
@@ -113,17 +114,16 @@ def main() -> int:
 
 def measure(args: argparse.Namespace, parallel: int) -> None:
     lines = args.lines or max(2 * parallel, 8)
-    fresh = new_prompts()
+    numbers = count()
     with ExitStack() as stack:
         sides = all_sides(args, parallel, stack)
         found: dict[str, list[Stretch]] = {name: [] for name in sides}
-        for side in sides.values():  # a round that does not count: threads and costs are learnt
-            stretch(side, [next(fresh) for _ in range(lines)], parallel)
-        for round_ in range(args.rounds):
+        for round_ in range(-1, args.rounds):  # the first does not count: threads and costs are learnt
             turn = round_ % len(sides)
-            names = [*sides][turn:] + [*sides][:turn]
-            for name in names:
-                found[name].append(stretch(sides[name], [next(fresh) for _ in range(lines)], parallel))
+            for name in [*sides][turn:] + [*sides][:turn]:
+                done = stretch(sides[name], new_prompts(round_ * lines, lines, numbers), parallel)
+                if round_ >= 0:
+                    found[name].append(done)
     report(parallel, found)
 
 
@@ -159,11 +159,11 @@ def served(args: argparse.Namespace, parallel: int, flag: str) -> Iterator[str]:
         child.wait()
 
 
-def new_prompts() -> Iterator[str]:
-    """Prompts that begin differently, so that no cache knows them."""
+def new_prompts(first: int, n: int, numbers: Iterator[int]) -> list[str]:
+    """So many of the prompts of bench, from the ``first`` on; they begin differently each time, so that no cache knows
+    them."""
     known = built_in("localspec.tools.bench")
-    for number in count():
-        yield f"{number:05} {known[number % len(known)].text}\n\n"
+    return [f"{next(numbers):05} {known[(first + i) % len(known)].text}\n\n" for i in range(n)]
 
 
 def stretch(side: Side, prompts: Sequence[str], parallel: int) -> Stretch:
