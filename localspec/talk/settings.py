@@ -11,10 +11,12 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, ignored, request
 from localspec.options.foreign import translated
 from localspec.options.option import OFF, ON
+from localspec.options.remote import is_remote
 from localspec.options.suggest import did_you_mean
 from localspec.options.tables.groups import CONFIG, HUB, SAMPLING, SPEC, TEXT
 from localspec.talk.attach import in_short
 from localspec.talk.chat import Chat
+from localspec.talk.far import check_changes, of_engines
 from localspec.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -44,7 +46,10 @@ def settable(values: Values) -> tuple[Option, ...]:
     return tuple(
         one
         for one in GENERATION_OPTIONS
-        if one.name in values and one.name not in (*ELSEWHERE, "prompt", "file") and one.group not in (HUB, CONFIG)
+        if one.name in values
+        and one.name not in (*ELSEWHERE, "prompt", "file")
+        and one.group not in (HUB, CONFIG)
+        and not (is_remote(values) and of_engines(one.name))
     )
 
 
@@ -67,8 +72,12 @@ def find(name: str, options: Iterable[Option]) -> Option:
     if (known := named(name, options)) is not None:
         return known
     for option in GENERATION_OPTIONS:
-        if option.name in ELSEWHERE and _plain(name) in {_plain(flag) for flag in (*option.flags, option.name)}:
+        if _plain(name) not in {_plain(flag) for flag in (*option.flags, option.name)}:
+            continue
+        if option.name in ELSEWHERE:
             raise UsageError(f"{option.word} is not changed by /set", hint=f"Use {ELSEWHERE[option.name]}.")
+        if of_engines(option.name) and option.group not in (HUB, CONFIG):
+            raise UsageError(f"{option.word} belongs to the server", hint="Say it where the server is started.")
     words = [option.word for option in options]
     raise UsageError(
         f"there is no setting {one_line(name):.40}",
@@ -152,6 +161,8 @@ def apply(chat: Chat, changes: Values) -> bool:
     values = {**chat.values, **changes}
     if values["spec"] != "off" and values["draft_n_min"] > depth(values):
         raise UsageError("spec-draft-n-min is more than spec-draft-n-max", hint="Lower the one or raise the other.")
+    if is_remote(values):
+        check_changes(values, chat.engine.info, [name for name in changes if values[name] != chat.values[name]])
     request(values, prompt="")  # samplers, biases and template values are read here
     loads = _engine(values) != _engine(chat.values)
     if loads:
