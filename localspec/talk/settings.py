@@ -180,10 +180,11 @@ def _engine(values: Values) -> tuple[list[Any], EngineOptions]:
 
 
 def listed(chat: Chat) -> str:
-    """The models' files, and all settings, those that were changed marked with a star; what only loading needs is left
-    out unless changed."""
+    """The models' files or the server, and all settings, those that were changed marked with a star; what only loading
+    needs is left out unless changed."""
     info = chat.engine.info
-    rows = [("  model", info.target), ("  draft model", info.draft or "none")]
+    with_it = ("  draft model", info.draft or "none") if info.server is None else ("  server", info.server)
+    rows = [("  model", info.target), with_it]
     for option in settable(chat.values):
         value, changed = chat.values[option.name], chat.values[option.name] != option.default
         if changed or option.group in OFTEN:

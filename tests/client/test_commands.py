@@ -192,3 +192,22 @@ def test_batch_at_our_own_server_is_as_without_it() -> None:
 def test_batch_tells_no_steps_of_a_server() -> None:
     done = run("batch", "-", "--server", "http://127.0.0.1:9", "--spec-metrics", "detailed", stdin=b"")
     assert "--spec-metrics detailed" in error_line(done, ExitCode.USAGE)
+
+
+def test_the_full_screen() -> None:
+    """Escape ends an answer of a slow server; models to pick from are for engines here."""
+    answers = [says("first"), stalls, says("again")]
+    with serving(Script(answers)) as url, Terminal("chat", "--tui", "--no-save-session", "--server", url) as terminal:
+        terminal.until(b"ready")
+        terminal.send(b"hi\r")
+        terminal.until(b"first")
+        terminal.send(b"more\r")
+        terminal.until(b"so far")
+        terminal.send(b"\x1b")
+        terminal.until(b"stopped")
+        terminal.send(b"\x1b[18~")  # F7
+        terminal.until(b"has its")
+        terminal.send(b"last\r")
+        terminal.until(b"again")
+        terminal.send(b"\x11")
+        assert terminal.end()[0] == 0

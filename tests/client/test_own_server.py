@@ -105,6 +105,7 @@ def test_a_full_queue_is_waited_for() -> None:
         opened = [(site.url, partial(RemoteEngine, site.url))]
         with Pool(opened, parallel=5, say=said.append) as pool, ThreadPoolExecutor(5) as threads:
             texts = list(threads.map(lambda request: text(list(pool.submit(request))), requests))
+        assert site.serving.ledger.read().refused > 0
         assert texts == [text(list(alone.submit(request))) for request in requests]
 
 
