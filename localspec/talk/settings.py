@@ -164,7 +164,7 @@ def apply(chat: Chat, changes: Values) -> bool:
     if is_remote(values):
         check_changes(values, chat.engine.info, [name for name in changes if values[name] != chat.values[name]])
     request(values, prompt="")  # samplers, biases and template values are read here
-    loads = _engine(values) != _engine(chat.values)
+    loads = not is_remote(values) and _engine(values) != _engine(chat.values)
     if loads:
         chat.engines.load(values)
         chat.engine_changed()

@@ -79,11 +79,11 @@ def delta(**parts: object) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": parts, "finish_reason": None}]}
 
 
-def stop(reason: str = "stop", **more: object) -> dict[str, Any]:
+def stop(reason: str = "stop", **more: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], **more}
 
 
-def says(*texts: str, thinking: str = "", **last: object) -> Behaviour:
+def says(*texts: str, thinking: str = "", **last: Any) -> Behaviour:
     """Streams these texts, whichever of the two protocols asks; ``last`` is in the last object."""
 
     def answer(reply: Reply, body: dict[str, Any]) -> None:

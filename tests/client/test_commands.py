@@ -109,6 +109,27 @@ def test_a_conversation_at_the_prompt() -> None:
         assert terminal.end()[0] == 0
 
 
+def test_our_own_server_guesses_as_the_conversation_says() -> None:
+    messages = b"hello\n/spec\n/spec off\nhello\n/spec tree-nodes 8\n/model x.gguf\n/regen\n"
+    with own_server() as site:
+        done = run("chat", "--simple-io", "--server", site.url, "-n", "24", "--temp", "0", stdin=messages)
+    said = done.stderr.decode()
+    assert done.returncode == 0, done
+    assert "speculation is auto: ngram-simple" in said
+    assert "speculation is off from the next turn on" in said
+    assert said.count("24 tok · ") == 3
+    assert said.count("speculation off") == 2
+    assert "tree-nodes = 8\n" in said
+    assert "/model needs an engine here" in said
+
+
+@pytest.mark.parametrize("command", ["chat", "complete", "batch"])
+def test_an_address_that_is_none(command: str) -> None:
+    """An empty one neither: a variable of a script may be."""
+    for url in ("", "gpu-box:8080"):
+        assert "is not the URL of a server" in error_line(run(command, "--server", url, stdin=b"hi"), ExitCode.USAGE)
+
+
 def test_a_prompt_that_is_gone_on_with() -> None:
     with serving(Script([says(" and", " on")], owner="llamacpp")) as url:
         done = run("complete", "--server", url, "-p", "On", "--json", "-s", "3")

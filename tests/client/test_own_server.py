@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_it_says_what_it_is(site: Site, engine: RemoteEngine) -> None:
 )
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.0}, {"top_k": 3, "min_tokens": 30, "dry_multiplier": 0.5}])
 def test_the_same_text_with_the_same_seed(
-    site: Site, engine: RemoteEngine, changes: dict[str, float], spec: SpecParams
+    site: Site, engine: RemoteEngine, changes: dict[str, Any], spec: SpecParams
 ) -> None:
     asked = replace(ASKED, sampling=replace(ASKED.sampling, **changes), spec=spec)
     here, there = list(site.engine.submit(asked)), list(engine.submit(asked))

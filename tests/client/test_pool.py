@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -146,11 +146,15 @@ def test_no_server_at_all() -> None:
 
 
 def test_a_wish_to_stop_is_heard_while_servers_are_slow_or_away() -> None:
-    with serving(Script([stalls])) as url, pool([url], [], parallel=1) as made:
+    script = Script([stalls])
+    with serving(script) as url, pool([url], [], parallel=1) as made:
         handles = [made.submit(USUAL) for _ in range(3)]  # one that runs, and two that wait
         with ThreadPoolExecutor(3) as threads:
-            ends = [threads.submit(lambda handle=handle: list(handle)) for handle in handles]
-            threading.Timer(0.1, lambda: [handle.cancel() for handle in handles]).start()
+            ends = [threads.submit(list, handle) for handle in handles]
+            while not script.asked:
+                time.sleep(0.01)
+            for handle in handles:
+                handle.cancel()
             for one in ends:
                 one.result(20)
 
