@@ -42,7 +42,7 @@ def set_(front: Front, argument: str) -> None:
     if text.strip():
         front.say(settings.change(front.chat, name, text.strip()))
         return
-    option = settings.find(name, settings.settable(front.chat.values))
+    option = settings.chosen(front.chat, name)
     now = settings.shown(front.chat.values[option.name]) + _drawn(front.chat, option)
     front.say(f"{option.word} = {now} ({option.help})")
 

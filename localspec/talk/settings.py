@@ -72,17 +72,25 @@ def find(name: str, options: Iterable[Option]) -> Option:
     if (known := named(name, options)) is not None:
         return known
     for option in GENERATION_OPTIONS:
-        if _plain(name) not in {_plain(flag) for flag in (*option.flags, option.name)}:
-            continue
-        if option.name in ELSEWHERE:
+        if option.name in ELSEWHERE and _plain(name) in {_plain(flag) for flag in (*option.flags, option.name)}:
             raise UsageError(f"{option.word} is not changed by /set", hint=f"Use {ELSEWHERE[option.name]}.")
-        if of_engines(option.name) and option.group not in (HUB, CONFIG):
-            raise UsageError(f"{option.word} belongs to the server", hint="Say it where the server is started.")
     words = [option.word for option in options]
     raise UsageError(
         f"there is no setting {one_line(name):.40}",
         hint=f"{did_you_mean(_plain(name), words)}/params lists the settings.",
     )
+
+
+def chosen(chat: Chat, name: str) -> Option:
+    """The option of this name, among those that the chat can change.
+
+    Raises:
+        UsageError: as `find`; or it is about an engine, and a server answers.
+    """
+    about = named(name, GENERATION_OPTIONS)
+    if about is not None and is_remote(chat.values):
+        check_changes(chat.values, chat.engine.info, [about.name])
+    return find(name, settable(chat.values))
 
 
 def _plain(name: str) -> str:
@@ -143,7 +151,7 @@ def change(chat: Chat, name: str, text: str) -> str:
     Raises:
         LocalspecError: the value is not possible, or the engine cannot be loaded with it; all is as before.
     """
-    return change_option(chat, find(name, settable(chat.values)), translated(f"--{_plain(name)}", text))
+    return change_option(chat, chosen(chat, name), translated(f"--{_plain(name)}", text))
 
 
 def change_option(chat: Chat, option: Option, text: str, *, called: str | None = None) -> str:
