@@ -10,6 +10,7 @@ from typing import Any
 from localspec.client.dialect import Dialect, dialect_of
 from localspec.client.numbers import count, part
 from localspec.client.site import Broken, Site
+from localspec.client.sse import whole
 from localspec.errors import LocalspecError, UsageError
 from localspec.types import EngineInfo
 
@@ -77,19 +78,23 @@ def facts(site: Site, model: str | None = None) -> Facts:
     settings = part(props, "default_generation_settings")
     build, template, drafters = props.get("build_info"), props.get("chat_template"), props.get("drafters")
     return Facts(
-        model=str(one["id"]),
+        model=whole(str(one["id"])),
         dialect=dialect,
         n_ctx=count(settings, "n_ctx") or count(meta, "n_ctx") or count(one, "max_model_len"),
         n_ctx_train=count(meta, "n_ctx_train"),
         n_vocab=count(meta, "n_vocab"),
-        template=template if isinstance(template, str) else "",
-        build=build if isinstance(build, str) else "",
-        drafters=tuple(name for name in drafters if isinstance(name, str)) if isinstance(drafters, list) else (),
+        template=whole(template) if isinstance(template, str) else "",
+        build=whole(build) if isinstance(build, str) else "",
+        drafters=tuple(whole(str(name)) for name in drafters) if isinstance(drafters, list) else (),
     )
 
 
 def _models(site: Site) -> list[Mapping[str, Any]]:
-    found = site.told("/v1/models")
+    """Those that are listed; none where there is no such list."""
+    try:
+        found = site.told("/v1/models")
+    except UsageError:
+        return []
     data = found.get("data") if isinstance(found, dict) else None
     return [one for one in data if isinstance(one, dict) and "id" in one] if isinstance(data, list) else []
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 
+from localspec.client.sse import whole
 from localspec.client.web import checked, client, root, unreachable
 from localspec.errors import LocalspecError, NetworkError, UsageError
 
@@ -131,7 +132,7 @@ def _why(got: httpx2.Response) -> str:
         return " ".join(got.text.split())[:_SHOWN]
     inner = found.get("error", found.get("detail", found)) if isinstance(found, dict) else found
     message = inner.get("message", inner) if isinstance(inner, dict) else inner
-    return " ".join(str(message).split())[:_SHOWN].rstrip(".")
+    return whole(" ".join(str(message).split())[:_SHOWN]).rstrip(".")
 
 
 def _seconds(text: str | None) -> float | None:

@@ -78,4 +78,9 @@ def _delta(event: Event) -> Event:
 
 def _text(found: Event, name: str) -> str:
     text = found.get(name)
-    return text if isinstance(text, str) else ""
+    return whole(text) if isinstance(text, str) else ""
+
+
+def whole(text: str) -> str:
+    """Halves of characters, which JSON can spell and nobody can write, as the sign for such."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

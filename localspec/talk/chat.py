@@ -243,8 +243,10 @@ class Chat:
 
     def _notices(self, messages: Sequence[Message]) -> list[str]:
         """What this conversation has not been told yet of its template."""
-        reasoning = self.reasoning().notice
-        told = notices(self.engine.info.chat_template, messages, dict(template_kwargs(self.values)))
+        reasoning, info = self.reasoning().notice, self.engine.info
+        # A server makes prompts by itself: what would be changed here need not be there.
+        source = info.chat_template if info.server is None else None
+        told = notices(source, messages, dict(template_kwargs(self.values)))
         fresh = [line for line in (*told, *([reasoning] if reasoning else ())) if line not in self._noticed]
         self._noticed.update(fresh)
         return fresh

@@ -67,6 +67,7 @@ class Script:
     model: Mapping[str, Any] = field(default_factory=dict)
     pages: Mapping[str, Any] = field(default_factory=dict)
     others: tuple[str, ...] = ()  # models
+    lists: bool = True  # models as it should
     asked: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -175,7 +176,7 @@ def _handler(script: Script, gone: threading.Event) -> type[BaseHTTPRequestHandl
 
         def do_GET(self) -> None:
             script.keys.append(self.headers.get("Authorization"))
-            if self.path == "/v1/models":
+            if self.path == "/v1/models" and script.lists:
                 models = [{"id": "their-model", "owned_by": script.owner, **script.model}]
                 models += [{"id": name, "owned_by": script.owner} for name in script.others]
                 Reply(self, gone).json({"data": models})

@@ -60,6 +60,18 @@ def test_what_the_server_does_not_know(arguments: tuple[str, ...], code: ExitCod
     assert words in done.stderr.decode()
 
 
+def test_thinking_where_the_template_is_known_and_where_it_is_not() -> None:
+    """A server's own template says how thinking is turned off; else only its text can be hidden, and a line says so."""
+    template = "{% if enable_thinking %}<think>{% endif %}"
+    for pages, told in (({"/props": {"chat_template": template}}, True), ({}, False)):
+        script = Script([says(" yes", thinking="hm")], owner="llamacpp", pages=pages)
+        with serving(script) as url:
+            done = run("chat", "--server", url, "-rea", "off", "-c", "99", stdin=b"hi")
+        assert (done.returncode, done.stdout) == (0, b"yes\n"), done
+        assert ("the chat template is not known" in done.stderr.decode()) is not told
+        assert script.asked[0].get("chat_template_kwargs") == ({"enable_thinking": False} if told else None)
+
+
 def test_nobody_answers() -> None:
     with serving(Script([echoes])) as url:
         pass
