@@ -57,7 +57,7 @@ def speculation_record(stats: SpecStats) -> dict[str, Any]:
 def answer_record(
     finished: Finished, text: str, tokens: Sequence[TokenInfo], *, info: EngineInfo, seed: int, logprobs: bool
 ) -> dict[str, Any]:
-    """One answer of one engine as one JSON object."""
+    """One answer of one engine as one JSON object; ``tokens`` are ``None`` where a server keeps them to itself."""
     record: dict[str, Any] = {
         "text": text,
         "finish_reason": finished.reason,
@@ -66,10 +66,10 @@ def answer_record(
         "seed": seed,
         "usage": {
             "prompt_tokens": finished.timings.prompt_n,
-            "completion_tokens": len(finished.ids),
-            "total_tokens": finished.timings.prompt_n + len(finished.ids),
+            "completion_tokens": finished.n,
+            "total_tokens": finished.timings.prompt_n + finished.n,
         },
-        "tokens": list(finished.ids),
+        "tokens": None if info.server else list(finished.ids),
         "timings": timings_record(finished.timings, finished.stats),
         "speculation": speculation_record(finished.stats),
     }
@@ -148,16 +148,17 @@ def status_parts(finished: Finished, *, limit: int = -1, guesses: bool = True, a
     are drafters that might guess and are not asked, because they do not pay.
     """
     timings, stats = finished.timings, finished.stats
-    parts = [f"{len(finished.ids)} tok"]
+    parts = [f"{finished.n} tok"]
     if timings.tokens_per_second is not None:
         parts.append(speed(timings.tokens_per_second))
-    if stats.alpha is None or stats.acceptance is None or stats.mean_length is None:
-        parts.append("nothing drafted" if guesses else "speculation off")
+    if stats.acceptance is None:
+        # A server that counts no steps does not tell whether it guesses.
+        parts += [("nothing drafted" if guesses else "speculation off")] if finished.ids or stats.steps else []
     else:
         parts += [
-            f"α {stats.alpha:.2f}",
+            *([] if stats.alpha is None else [f"α {stats.alpha:.2f}"]),
             f"accepted {stats.acceptance:.0%} ({stats.accepted}/{stats.draft_n})".replace("%", " %"),
-            f"length {stats.mean_length:.1f}",
+            *([] if stats.mean_length is None else [f"length {stats.mean_length:.1f}"]),
         ]
         if stats.speedup is not None and 10 * stats.drafted_steps >= stats.steps:  # else it is the machine's noise
             parts.append(f"{stats.speedup:.2f}× plain")
@@ -165,7 +166,7 @@ def status_parts(finished: Finished, *, limit: int = -1, guesses: bool = True, a
     if timings.cache_n:
         parts.append(f"{timings.cache_n}/{timings.prompt_n} prompt tokens reused")
     if finished.reason != "stop":
-        full = "context full" if limit < 0 or len(finished.ids) < limit else f"cut at -n {limit}"
+        full = "context full" if limit < 0 or finished.n < limit else f"cut at -n {limit}"
         parts.append({"length": full, "cancelled": "stopped"}.get(finished.reason, finished.reason))
     return parts
 

@@ -410,8 +410,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer is over. ``ids`` are exactly the tokens of the text; ``stop`` is the stop string or end token
-    that ended it, if one did."""
+    """The answer is over. ``ids`` are exactly the tokens of the text, none where a server does not tell them; ``stop``
+    is the stop string or end token that ended it, if one did."""
 
     request: int
     reason: FinishReason
@@ -419,6 +419,11 @@ class Finished:
     stop: str | None
     timings: Timings
     stats: SpecStats
+
+    @property
+    def n(self) -> int:
+        """Tokens of the answer: a server counts them, though it does not tell which they are."""
+        return len(self.ids) or self.timings.predicted_n
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +490,8 @@ class Exact:
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
     """What an engine runs: shown by every front end. Paths are as given; ``warnings`` are one line each;
-    ``chat_template`` is the Jinja text in use; ``exact`` says how answers are the same to the bit, if they are."""
+    ``chat_template`` is the Jinja text in use; ``exact`` says how answers are the same to the bit, if they are.
+    ``server`` is the URL of the one that answers, and ``target`` then its name for the model; ``None``: all is here."""
 
     target: str
     draft: str | None
@@ -499,6 +505,7 @@ class EngineInfo:
     loads: tuple[ModelLoad, ...] = ()
     chat_template: str | None = None
     exact: Exact | None = None
+    server: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx2
 
-from localspec.tools.top.prometheus import parse
+from localspec.client.prometheus import parse
 
 _TOKENS = 60
 #: Memory may grow by so much after it has settled.

@@ -143,6 +143,12 @@ class Conductor:
         info = self._engines.info
         return None if info is None else (info.target, info.n_ctx)
 
+    @property
+    def server(self) -> str | None:
+        """From any thread: the URL of the server that answers; ``None``: an engine here does, or none."""
+        info = self._engines.info
+        return None if info is None else info.server
+
     # -- for what runs in the thread
 
     @property

@@ -222,6 +222,9 @@ class Panels(Handling):
     @work(exclusive=True, group="pick")
     async def _pick(self, command: str) -> None:
         """What was chosen is loaded by the command for it."""
+        if (server := self.conductor.server) is not None:
+            self.tell(f"{server} has its models: none is loaded here")
+            return
         info = self.status_line.status.info
         used = [] if info is None else [Path(file) for file in (info.target, info.draft) if file is not None]
         loaded = None if info is None else info.draft if command == "draft" else info.target

@@ -53,8 +53,9 @@ class Status:
                 return replace(self, used=n)
             case Tokens(tokens=tokens):
                 return replace(self, used=(self.used or 0) + len(tokens))
-            case Finished():
-                return replace(self, last=event, live=None)
+            case Finished(timings=clock, ids=ids):
+                used = self.used if ids else clock.prompt_n + clock.predicted_n  # a server tells at the end alone
+                return replace(self, used=used, last=event, live=None)
             case Failed():
                 return replace(self, live=None)
         return self
@@ -111,6 +112,8 @@ class Status:
         return [] if self.memory is None else [f"memory {human(self.memory)}"]
 
     def _names(self, info: EngineInfo) -> list[str]:
+        if info.server is not None:
+            return [_short(info.target), info.server]
         return [_short(Path(info.target).name), f"guesses from {_short(guessers(info))}"]
 
     def line(self, width: int) -> str:

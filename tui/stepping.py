@@ -21,6 +21,9 @@ class Stepping(Panels):
 
     async def action_step_mode(self) -> None:
         chat = self.conductor.chat
+        if (server := self.conductor.server) is not None:
+            self.tell(f"{server} makes its steps by itself")
+            return
         chat.running.pace(not chat.running.paced)
         self.clear_notifications()  # the one before is no longer so
         self.tell(step_mode(chat))

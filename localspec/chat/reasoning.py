@@ -23,6 +23,7 @@ _SWITCHES: dict[str, tuple[object, object]] = {
     "thinking": (True, False),
     "thinking_budget": (None, 0),
 }
+_UNKNOWN = "the chat template is not known: thinking comes as the model likes, and can only be hidden"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def reasoning_of(source: str | None, mode: Mode, variables: Mapping[str, object]
     """
     given = dict(variables or {})
     if source is None:
-        return Reasoning(given)
+        return Reasoning(given, notice=None if mode == "auto" else _UNKNOWN)
     template = ChatTemplate(source, "the model")
     switches = {name: values for name, values in _SWITCHES.items() if name in template.variables()}
     if mode != "auto":

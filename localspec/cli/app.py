@@ -16,6 +16,7 @@ from localspec.errors import ExitCode, UsageError
 from localspec.options import COMMANDS, Settings, Values, check_loading, check_values, settle, system_message
 from localspec.options.commands import GROUPS, Command
 from localspec.options.parse import HELP, Given, parse
+from localspec.options.remote import is_remote, without_engine
 from localspec.options.suggest import did_you_mean, likely_flag
 from localspec.options.tuned import folder
 
@@ -99,7 +100,9 @@ def _run_command(command: Command, arguments: Sequence[str]) -> int:
     check_values(command.options, settings.values, settings.origins)
     if settings.values["verbose"]:
         _tell(command, settings)
-    values = settings.values
+    values: Values = settings.values
+    if is_remote(values):
+        values = without_engine(command.options, values)
     if "gpu_layers" in values:
         check_loading(values)
         values = {**values, "system": system_message(values), "typed": settings.typed}
@@ -118,7 +121,7 @@ def _settled(command: Command, given: Given) -> Settings:
 
 def _tuned(command: Command, settings: Settings) -> Settings:
     """With what was tuned for these models, if anything ever was."""
-    if not settings.values.get("tuned") or not folder().is_dir():
+    if not settings.values.get("tuned") or is_remote(settings.values) or not folder().is_dir():
         return settings
     from localspec.cli.tuned import applied
 

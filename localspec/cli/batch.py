@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
 from localspec.cli.diagnostics import note
 from localspec.cli.output import Output
-from localspec.cli.session import Progress, engine_for
+from localspec.cli.session import Progress, engine_for, remote_engine
 from localspec.errors import ExitCode, UsageError
+from localspec.host import HostedEngine
 from localspec.options import COMMANDS, Values
+from localspec.options.remote import is_remote
 from localspec.tools.batch.journal import Journal
 from localspec.tools.batch.meter import Meter
 from localspec.tools.batch.parse import Parser, Refused, Task
-from localspec.tools.batch.run import Plan, Run
+from localspec.tools.batch.run import Engine, Plan, Run
 from localspec.tools.batch.source import count_lines, open_input, read_lines
 
+Show = Callable[[str, float | None], None]
 #: As the name of a file: standard input, standard output.
 STANDARD = "-"
 
@@ -44,9 +49,11 @@ def batch(values: Values) -> int:
 
 def _run(values: Values, source: BinaryIO, journal: Journal | None, meter: Meter) -> int:
     write = Output().record if journal is None else journal.write
-    plan = Plan(values["parallel"], ordered=values["ordered"], fail_fast=values["fail_fast"])
-    with engine_for(values, Progress()) as engine, Progress().doing() as show:
-        run = Run(engine, plan, write, meter, lambda: show(meter.read().progress, None))
+    at_once = values["parallel"] * max(len({*values["server"]}), 1)
+    plan = Plan(at_once, ordered=values["ordered"], fail_fast=values["fail_fast"])
+    news = SimpleQueue[str]()
+    with _engine(values, news) as engine, Progress().doing() as show:
+        run = Run(engine, plan, write, meter, partial(_tick, meter, news, show))
         try:
             run.run(_items(_parser(values, engine.info.chat_template), source, journal))
         except KeyboardInterrupt:
@@ -59,6 +66,33 @@ def _run(values: Values, source: BinaryIO, journal: Journal | None, meter: Meter
         note(f"stopped at line {form.line}: {problem.message}")
     note(meter.read().summary)
     return ExitCode.PARTIAL if run.stopped_by is not None else _code(meter)
+
+
+@contextmanager
+def _engine(values: Values, news: SimpleQueue[str]) -> Iterator[Engine]:
+    """An engine here, or the servers as one; ``news`` of them come while it runs."""
+    if not is_remote(values):
+        with engine_for(values, Progress()) as engine:
+            assert isinstance(engine, HostedEngine)
+            yield engine
+        return
+    from localspec.client.pool import Pool
+
+    urls = dict.fromkeys(values["server"])
+    servers = [(url, partial(remote_engine, url, values)) for url in urls]
+    with Pool(servers, parallel=values["parallel"], say=news.put) as pool:
+        for warning in pool.info.warnings:
+            note(warning)
+        yield pool
+
+
+def _tick(meter: Meter, news: SimpleQueue[str], show: Show) -> None:
+    """How it stands, below what is new of the servers."""
+    with suppress(Empty):
+        while line := news.get_nowait():
+            show("", None)
+            note(line)
+    show(meter.read().progress, None)
 
 
 def _code(meter: Meter) -> ExitCode:
@@ -77,6 +111,10 @@ def _checked(values: Values) -> Values:
     with suppress(OSError, ValueError):
         if None not in (place, values["input"]) and os.path.samefile(values["input"], place):
             raise UsageError(f"{place} is the input, too", hint="Write to another file.")
+    if is_remote(values) and values["spec_metrics"] == "detailed":
+        raise UsageError(
+            "--spec-metrics detailed is given, but a server keeps its steps to itself", hint="Use summary."
+        )
     if 0 < values["max_concurrency"] < values["parallel"]:
         note(f"nothing is guessed while more than {values['max_concurrency']} lines run (--spec-max-concurrency)")
     if not values["exact"]:

@@ -106,12 +106,17 @@ def _terminal(
     )
 
 
+def _maker(info: EngineInfo) -> str:
+    """Who makes the answers."""
+    return f"guesses from {guessers(info)}" if info.server is None else f"answers from {info.server}"
+
+
 def banner(info: EngineInfo) -> str:
     """Lines of at most 80 columns, but for long names."""
     return "\n".join(
         [
             one_line(Path(info.target).name),
-            one_line(f"guesses from {guessers(info)} · context {info.n_ctx}"),
+            one_line(f"{_maker(info)} · context {info.n_ctx}"),
             "ctrl-c stops, ctrl-d leaves, /help lists commands",
         ]
     )

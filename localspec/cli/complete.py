@@ -43,7 +43,7 @@ def complete(values: Values) -> int:
     asked = _request(values, prompt)
     output = Output()
     with engine_for(values, Progress()) as engine:
-        asked, thinking = _told(values, asked, engine.info.chat_template)
+        asked, thinking = _told(values, asked, engine.info)
         handle = engine.submit(asked)
         writer = _Writer(output, values, engine.info, thinking)
         try:
@@ -65,16 +65,17 @@ def _request(values: Values, prompt: str) -> GenerationRequest:
     return request(values, messages=(*system, Message("user", prompt)), logprobs=logprobs)
 
 
-def _told(values: Values, asked: GenerationRequest, template: str | None) -> tuple[GenerationRequest, _Thinking]:
+def _told(values: Values, asked: GenerationRequest, info: EngineInfo) -> tuple[GenerationRequest, _Thinking]:
     """The request with what ``--reasoning`` means to this model's template, and what to make of its answer. What the
-    template does with the messages is noted."""
+    template does with the messages is noted, where that is done here."""
     if asked.messages is None:
         return asked, _Thinking(None, hides=False)
     from localspec.chat import notices, reasoning_of
 
     given = dict(asked.template_kwargs)
-    reasoning = reasoning_of(template, values["reasoning"], given)
-    for line in (*notices(template, asked.messages, given), *([reasoning.notice] if reasoning.notice else ())):
+    reasoning = reasoning_of(info.chat_template, values["reasoning"], given)
+    source = info.chat_template if info.server is None else None
+    for line in (*notices(source, asked.messages, given), *([reasoning.notice] if reasoning.notice else ())):
         note(line)
     asked = replace(asked, template_kwargs=tuple(reasoning.variables.items()))
     return asked, _Thinking(reasoning.splitter(), hides=values["reasoning"] == "off")

@@ -28,6 +28,7 @@ from localspec.talk.recent import recent_models
 from localspec.text.printable import one_line
 
 if TYPE_CHECKING:
+    from localspec.client.engine import RemoteEngine
     from localspec.host import HostedEngine
     from localspec.tui.engines import Listener
 
@@ -116,10 +117,10 @@ class Models:
         model_files(values, Reported(listener).fetch)
 
     @contextmanager
-    def open(self, values: Values, listener: Listener) -> Iterator[HostedEngine]:
+    def open(self, values: Values, listener: Listener) -> Iterator[HostedEngine | RemoteEngine]:
         """What could be loaded is remembered."""
         with engine_for(values, Reported(listener)) as engine:
-            for file in (engine.info.draft, engine.info.target):
+            for file in () if engine.info.server else (engine.info.draft, engine.info.target):
                 if file is not None:
                     recent_models().add(Path(file))
             yield engine

@@ -1,4 +1,4 @@
-"""An engine for a command: started in a process of its own, with what it has to say on stderr."""
+"""An engine for a command: in a process of its own or at a server, with what it has to say on stderr."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from localspec.host import HostedEngine
 from localspec.hub import HubRef, find
 from localspec.hub.shelf import beside, by_name, named
 from localspec.options import Values, engine_options
+from localspec.options.remote import is_remote
 from localspec.options.suggest import closest, did_you_mean
 from localspec.report import load_lines
 from localspec.text.printable import one_line, printable
 from localspec.types import EngineInfo
 
 if TYPE_CHECKING:
+    from localspec.client.engine import RemoteEngine
     from localspec.engine import Engine
 
 
@@ -29,17 +31,39 @@ Fetch = Callable[[HubRef, Values], Path]
 
 
 @contextmanager
-def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine]:
-    """Finds or downloads the models and loads them; warnings are said.
+def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine | RemoteEngine]:
+    """Finds or downloads the models and loads them, or asks the server that has one; warnings are said.
 
     Raises:
-        LocalspecError: as `localspec.load` and `localspec.hub.resolve`.
+        LocalspecError: as `localspec.load` and `localspec.hub.resolve`, or as `localspec.client.engine.RemoteEngine`.
     """
+    with (_remote if is_remote(values) else _hosted)(values, progress) as engine:
+        tell(engine.info, values, progress)
+        yield engine
+
+
+@contextmanager
+def _remote(values: Values, progress: Progress) -> Iterator[RemoteEngine]:
+    with progress.doing() as show:
+        show(f"asking {values['server']} …", None)
+        engine = remote_engine(values["server"], values)
+    with engine:
+        yield engine
+
+
+def remote_engine(url: str, values: Values) -> RemoteEngine:
+    """The engine behind a URL; raises as its class."""
+    from localspec.client.engine import RemoteEngine
+
+    return RemoteEngine(url, model=values["server_model"], api_key=values["api_key"], n_ctx=values["ctx_size"])
+
+
+@contextmanager
+def _hosted(values: Values, progress: Progress) -> Iterator[HostedEngine]:
     target, draft = model_files(values, progress.fetch)
     with progress.loading(target, draft):
         loaded = HostedEngine(engine_options(values, target, draft), on_progress=progress.stage)
     with loaded as engine:
-        tell(engine.info, values, progress)
         yield engine
 
 

@@ -90,10 +90,11 @@ def flags() -> list[Block]:
     for name, own in (("complete", COMPLETE_OPTIONS), ("chat", CHAT_OPTIONS)):
         only = tuple(option for option in own if option.name not in shared)
         blocks += [Heading(f"Only `{name}`"), Flags(only)]
-    seen = {option.name for option in (*GENERATION_OPTIONS, *COMPLETE_OPTIONS, *CHAT_OPTIONS)}
+    # What is about something else elsewhere is told again there.
+    seen = {(option.name, option.group) for option in (*GENERATION_OPTIONS, *COMPLETE_OPTIONS, *CHAT_OPTIONS)}
     for name in dict.fromkeys(command.name.split()[0] for command in COMMANDS.values()):
         mine = [o for c in COMMANDS.values() if c.name.split()[0] == name for o in c.options if o.flags]
-        own_only = {option.name: option for option in mine if option.name not in seen}
+        own_only = {(option.name, option.group): option for option in mine if (option.name, option.group) not in seen}
         seen |= own_only.keys()
         if own_only:
             blocks += [Heading(f"Only `{name}`"), Flags(tuple(own_only.values()))]

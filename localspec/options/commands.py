@@ -13,11 +13,13 @@ from localspec.options.tables.devices import DEVICE_OPTIONS
 from localspec.options.tables.groups import OUTPUT, SAMPLING, SERVER, SHELF
 from localspec.options.tables.model import HF_FILE, HF_TOKEN, HUB_OPTIONS, MODEL_OPTIONS, MODELS_DIR, OFFLINE
 from localspec.options.tables.ngram import NGRAM_OPTIONS
+from localspec.options.tables.remote import REMOTE_OPTIONS, SPREAD_OPTIONS
 from localspec.options.tables.sampling import SAMPLING_OPTIONS
 from localspec.options.tables.server import SERVER_OPTIONS
 from localspec.options.tables.spec import SPEC_OPTIONS
 from localspec.options.tables.text import OUTPUT_OPTIONS, PROMPT_OPTIONS, TEXT_OPTIONS, conversation, show_timings
 from localspec.options.tables.tools import (
+    API_KEY,
     BENCH_OPTIONS,
     BENCH_TOKENS,
     OUTPUT_FILE,
@@ -42,8 +44,11 @@ GENERATION_OPTIONS = (
 )
 #: What `bench`, `tune` and `verify` take to load an engine.
 _TOOL_OPTIONS = (*_LOADING_OPTIONS, *DEVICE_OPTIONS, *CONFIG_OPTIONS)
-_ONLY_COMPLETE = (*OUTPUT_OPTIONS, show_timings(False), conversation(False), TUNED, *CONFIG_OPTIONS)
-_ONLY_CHAT = (show_timings(True), conversation(True), *SESSION_OPTIONS, *LINE_OPTIONS, TUNED, *CONFIG_OPTIONS)
+_ONLY_COMPLETE = (*OUTPUT_OPTIONS, show_timings(False), conversation(False), *REMOTE_OPTIONS, TUNED, *CONFIG_OPTIONS)
+_ONLY_CHAT = (
+    *(show_timings(True), conversation(True), *SESSION_OPTIONS, *LINE_OPTIONS),
+    *(*REMOTE_OPTIONS, TUNED, *CONFIG_OPTIONS),
+)
 COMPLETE_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_COMPLETE)
 CHAT_OPTIONS = (*PROMPT_OPTIONS, *_ONLY_CHAT)
 
@@ -115,20 +120,24 @@ CHAT_COMMAND = Command(
         Example("A draft model that guesses ahead", "localspec chat -m big.gguf -md small.gguf --temp 0"),
         Example("Without guesses", "localspec chat -m big.gguf --spec off"),
         Example("Where the last chat ended", "localspec chat --resume"),
+        Example("A server of any kind in place of a model here", "localspec chat --server http://gpu-box:8080"),
         Example("One question, one answer", "localspec chat -st -p 'Why is the sky blue?'"),
     ),
     "Without a terminal, standard input is one message. /help at the prompt lists what can be done there.",
-    (*_COMMON_AND_MACHINE, "resume", "single_turn"),
+    (*_COMMON_AND_MACHINE, "server", "resume", "single_turn"),
 )
 BATCH = Command(
     "batch",
     "Answer the lines of a file, many at a time; each answer is a line of JSON.",
-    (*BATCH_OPTIONS, *GENERATION_OPTIONS, conversation(False), TUNED, *CONFIG_OPTIONS),
+    (*BATCH_OPTIONS, *GENERATION_OPTIONS, conversation(False), *SPREAD_OPTIONS, TUNED, *CONFIG_OPTIONS),
     (
         Example("A file of prompts", "localspec batch in.jsonl -o out.jsonl -n 200"),
         Example("Eight at a time, as questions to a chat model", "localspec batch in.jsonl -o out.jsonl -np 8 -cnv"),
         Example("What was interrupted", "localspec batch in.jsonl -o out.jsonl --resume"),
         Example("Between programs", "localspec batch - -m big.gguf --ordered"),
+        Example(
+            "Spread over servers", "localspec batch in.jsonl -o out.jsonl --server http://a:8080 --server http://b:8080"
+        ),
     ),
     'A line is an object with "prompt" or "messages", perhaps "id", and settings of its own ("temp", "n_predict",'
     ' "spec", …); or a line of OpenAI\'s batch files ("custom_id", "method", "url", "body"), which is answered in their'
@@ -136,7 +145,7 @@ BATCH = Command(
     " with any guesses; the seed of a line follows from -s and its number.",
     (
         *("output_file", "parallel", "resume", "ordered", "fail_fast", "spec_metrics", "conversation", "system"),
-        *("n_predict", "model", "model_draft", "hf_repo", "spec", "max_concurrency", "temp", "seed"),
+        *("n_predict", "model", "model_draft", "hf_repo", "server", "spec", "max_concurrency", "temp", "seed"),
         *("ctx_size", "threads", "gpu_layers", "config"),
     ),
 )
@@ -242,14 +251,13 @@ DOCTOR = Command(
     " problems, 3 if one is with a model or the pair, 6 if they do not fit into memory, else 1.",
     looks_into_files=True,
 )
-(_API_KEY,) = (option for option in BENCH_OPTIONS if option.name == "api_key")
 TOP = Command(
     "top",
     "Watch a running server, localspec's or llama.cpp's: speed, guesses, slots.",
     (
         *TOP_OPTIONS,
         replace(_JSON, help="A JSON object a look instead of the screen; with --once, one."),
-        replace(_API_KEY, help="The server's key."),
+        replace(API_KEY, help="The server's key."),
         *CONFIG_OPTIONS,
     ),
     (
@@ -272,7 +280,7 @@ SERVE = Command(
     "Serve a model over HTTP: OpenAI's protocol, llama.cpp's endpoints, metrics, a page to chat on.",
     (
         *SERVER_OPTIONS,
-        replace(_API_KEY, help="Keys, one of which clients must have; a comma list.", group=SERVER),
+        replace(API_KEY, help="Keys, one of which clients must have; a comma list.", group=SERVER),
         *(replace(option, help=_SERVED.get(option.name, option.help)) for option in GENERATION_OPTIONS),
         TUNED,
         *CONFIG_OPTIONS,

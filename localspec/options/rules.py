@@ -8,6 +8,7 @@ from typing import Any
 from localspec.errors import UsageError
 from localspec.options.option import Option
 from localspec.options.origin import CLI, Level, Origin
+from localspec.options.remote import OF_ENGINES, is_remote
 from localspec.types import DEFAULT_SAMPLERS
 
 Values = Mapping[str, Any]
@@ -143,6 +144,8 @@ class _Rules:
             option.check(self._values[option.name], self._origin(option.name))
         self._check_exclusive()
         self._check_needs()
+        if is_remote(self._values):
+            self._check_remote()
         if "draft_n_max" in self._options:
             self._check_drafting()
         if "model_draft" in self._options:
@@ -176,6 +179,13 @@ class _Rules:
                     f"{self._site(name)} is given without {self._options[needed].flags[0]}",
                     hint=f"Say which {NEEDED[needed]} with {self._options[needed].flags[0]}.",
                 )
+
+    def _check_remote(self) -> None:
+        if name := self._by_hand(tuple(sorted(OF_ENGINES))):
+            raise UsageError(
+                f"{self._site(name)} is given, but a server answers, which has its model already",
+                hint="Say it where the server is started, or leave --server out.",
+            )
 
     def _check_drafting(self) -> None:
         values = self._values

@@ -341,4 +341,4 @@ def _stats(finished: Finished | None) -> dict[str, Any]:
     if finished is None:
         return {}
     figures = {"timings": asdict(finished.timings), "speculation": asdict(finished.stats)}
-    return {"reason": finished.reason, "tokens": len(finished.ids), **from_json(as_json(figures))}  # as it is read back
+    return {"reason": finished.reason, "tokens": finished.n, **from_json(as_json(figures))}  # as it is read back

@@ -37,7 +37,8 @@ RIVALS = 5
 
 
 class Engine(Protocol):
-    """What a chat asks of an engine: `localspec.engine.Engine` and `localspec.host.HostedEngine` have it."""
+    """What a chat asks of an engine: `localspec.engine.Engine`, `localspec.host.HostedEngine` and
+    `localspec.client.engine.RemoteEngine` have it."""
 
     @property
     def info(self) -> EngineInfo: ...
@@ -220,7 +221,7 @@ class Chat:
             if answer.worth_keeping:
                 self._keep(question, answer, replacing)
                 self.attachments = [one for one in self.attachments if one not in sent]
-            if answer.finished is not None and (answer.finished.ids or answer.finished.reason != "cancelled"):
+            if answer.finished is not None and (answer.finished.n or answer.finished.reason != "cancelled"):
                 self.last, self.seed = answer.finished, answer.seed
                 self.totals = self.totals.plus(answer.finished)
             if answer.worth_keeping:
@@ -242,8 +243,10 @@ class Chat:
 
     def _notices(self, messages: Sequence[Message]) -> list[str]:
         """What this conversation has not been told yet of its template."""
-        reasoning = self.reasoning().notice
-        told = notices(self.engine.info.chat_template, messages, dict(template_kwargs(self.values)))
+        reasoning, info = self.reasoning().notice, self.engine.info
+        # A server makes prompts by itself: what would be changed here need not be there.
+        source = info.chat_template if info.server is None else None
+        told = notices(source, messages, dict(template_kwargs(self.values)))
         fresh = [line for line in (*told, *([reasoning] if reasoning else ())) if line not in self._noticed]
         self._noticed.update(fresh)
         return fresh
@@ -295,9 +298,9 @@ class Chat:
 
     @property
     def guesses(self) -> bool:
-        """Whether anything may be guessed ahead in the next turn."""
-        spec = spec_params(self.values)
-        return spec.mode != "off" and spec.depth > 0 and bool(self.engine.info.drafters)
+        """Whether anything may be guessed ahead in the next turn; a server decides that by itself."""
+        spec, info = spec_params(self.values), self.engine.info
+        return spec.mode != "off" and spec.depth > 0 and bool(info.drafters or info.server)
 
     @property
     def drafters(self) -> tuple[str, ...]:

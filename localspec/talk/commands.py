@@ -14,12 +14,14 @@ from localspec.talk import engine_commands as engine
 from localspec.talk import session_commands as saved
 from localspec.talk import settings
 from localspec.talk import talk_commands as talk
+from localspec.talk.far import check_here
 from localspec.talk.front import Front
 from localspec.text.layout import flow, table
 
 #: The topic of /help that is no command.
 ABOUT_KEYS = "keys"
 LEFT = 23  # columns of a command or a key
+OTHER_MODEL = "A server has its models: --server-model NAME picks one of several."
 
 #: What an argument is completed with.
 Kind = Literal["", "path", "setting", "help", "switch", "spec", "model", "draft", "system", "session", "preset"]
@@ -28,7 +30,7 @@ Kind = Literal["", "path", "setting", "help", "switch", "spec", "model", "draft"
 @dataclass(frozen=True, slots=True)
 class Command:
     """One slash command. ``brief`` is what it does in two or three words; ``run`` gets the front end and everything
-    after the name."""
+    after the name. ``here``: with something after it, it needs an engine here; what to do where a server answers."""
 
     name: str
     args: str
@@ -37,6 +39,7 @@ class Command:
     run: Callable[[Front, str], None]
     aliases: tuple[str, ...] = ()
     completes: Kind = ""
+    here: str = ""
 
     @property
     def usage(self) -> str:
@@ -222,6 +225,7 @@ MODELS = (
         "Shows or changes the model; the conversation stays.",
         engine.model,
         completes="model",
+        here=OTHER_MODEL,
     ),
     Command(
         "draft",
@@ -230,6 +234,7 @@ MODELS = (
         "Shows, changes or removes the draft model; the conversation stays.",
         engine.draft,
         completes="draft",
+        here=OTHER_MODEL,
     ),
     Command(
         "spec",
@@ -247,6 +252,7 @@ MODELS = (
         "On the full screen: answers wait for a key before every verify step, to see what of the guesses holds.",
         engine.step,
         completes="switch",
+        here=engine.OWN_PACE,
     ),
     Command(
         "stats",
@@ -340,6 +346,8 @@ def run(front: Front, line: str) -> None:
     command = find(name, argument, settings.settable(front.chat.values))
     if argument and not command.args:
         raise UsageError(f"/{name} takes nothing after it", hint=f"Write /{name} alone.")
+    if command.here and argument:
+        check_here(front.chat.engine.info, f"/{name}", command.here)
     command.run(front, argument)
 
 

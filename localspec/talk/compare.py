@@ -10,6 +10,7 @@ from typing import Literal
 from localspec.errors import EngineError, UsageError
 from localspec.report import speed
 from localspec.talk.chat import Chat
+from localspec.talk.far import check_here
 from localspec.talk.running import Handle
 from localspec.text.printable import printable
 from localspec.types import Failed, Finished, GenerationRequest, SpecParams, Tokens
@@ -156,6 +157,7 @@ class Comparison:
             self._handle.cancel()
 
     def _requests(self) -> dict[Way, GenerationRequest]:
+        check_here(self._chat.engine.info, "a comparison", "localspec bench compares servers.")
         asked = self._chat.last_request()
         if asked.spec.off or not self._chat.drafters:
             raise UsageError("nothing guesses ahead, so there is nothing to compare", hint="Turn it on with /spec on.")

@@ -31,6 +31,8 @@ SPEC_KEYS = ("n-max", "n-min", "p-min", "tree-nodes", "tree-width", "accept")
 MODES = ("auto", "fixed", "off")
 LONGEST_PATH = 40  # characters
 LEFT = 14  # columns of a drafter's name
+#: Why a server does not do it.
+OWN_PACE = "It makes its steps by itself, and does not tell them apart."
 
 
 def set_(front: Front, argument: str) -> None:
@@ -40,7 +42,7 @@ def set_(front: Front, argument: str) -> None:
     if text.strip():
         front.say(settings.change(front.chat, name, text.strip()))
         return
-    option = settings.find(name, settings.settable(front.chat.values))
+    option = settings.chosen(front.chat, name)
     now = settings.shown(front.chat.values[option.name]) + _drawn(front.chat, option)
     front.say(f"{option.word} = {now} ({option.help})")
 
@@ -108,7 +110,9 @@ def _mode_on(chat: Chat) -> str:
 
 def _speculation(chat: Chat, *, changed: bool) -> str:
     """One line: what guesses, and how much; where it is off, what would, unless that was asked for just now."""
-    asked = spec_params(chat.values)
+    asked, server = spec_params(chat.values), chat.engine.info.server
+    if server is not None and not chat.drafters:
+        return f"what is guessed is up to {server}"
     if asked.mode == "off" and changed:
         return "speculation is off from the next turn on; /spec on brings it back"
     if asked.mode == "off":

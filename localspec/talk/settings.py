@@ -11,10 +11,12 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.options import GENERATION_OPTIONS, Option, Values, depth, engine_options, ignored, request
 from localspec.options.foreign import translated
 from localspec.options.option import OFF, ON
+from localspec.options.remote import is_remote
 from localspec.options.suggest import did_you_mean
 from localspec.options.tables.groups import CONFIG, HUB, SAMPLING, SPEC, TEXT
 from localspec.talk.attach import in_short
 from localspec.talk.chat import Chat
+from localspec.talk.far import check_changes, of_engines
 from localspec.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -44,7 +46,10 @@ def settable(values: Values) -> tuple[Option, ...]:
     return tuple(
         one
         for one in GENERATION_OPTIONS
-        if one.name in values and one.name not in (*ELSEWHERE, "prompt", "file") and one.group not in (HUB, CONFIG)
+        if one.name in values
+        and one.name not in (*ELSEWHERE, "prompt", "file")
+        and one.group not in (HUB, CONFIG)
+        and not (is_remote(values) and of_engines(one.name))
     )
 
 
@@ -74,6 +79,18 @@ def find(name: str, options: Iterable[Option]) -> Option:
         f"there is no setting {one_line(name):.40}",
         hint=f"{did_you_mean(_plain(name), words)}/params lists the settings.",
     )
+
+
+def chosen(chat: Chat, name: str) -> Option:
+    """The option of this name, among those that the chat can change.
+
+    Raises:
+        UsageError: as `find`; or it is about an engine, and a server answers.
+    """
+    about = named(name, GENERATION_OPTIONS)
+    if about is not None and is_remote(chat.values):
+        check_changes(chat.values, chat.engine.info, [about.name])
+    return find(name, settable(chat.values))
 
 
 def _plain(name: str) -> str:
@@ -134,7 +151,7 @@ def change(chat: Chat, name: str, text: str) -> str:
     Raises:
         LocalspecError: the value is not possible, or the engine cannot be loaded with it; all is as before.
     """
-    return change_option(chat, find(name, settable(chat.values)), translated(f"--{_plain(name)}", text))
+    return change_option(chat, chosen(chat, name), translated(f"--{_plain(name)}", text))
 
 
 def change_option(chat: Chat, option: Option, text: str, *, called: str | None = None) -> str:
@@ -152,8 +169,10 @@ def apply(chat: Chat, changes: Values) -> bool:
     values = {**chat.values, **changes}
     if values["spec"] != "off" and values["draft_n_min"] > depth(values):
         raise UsageError("spec-draft-n-min is more than spec-draft-n-max", hint="Lower the one or raise the other.")
+    if is_remote(values):
+        check_changes(values, chat.engine.info, [name for name in changes if values[name] != chat.values[name]])
     request(values, prompt="")  # samplers, biases and template values are read here
-    loads = _engine(values) != _engine(chat.values)
+    loads = not is_remote(values) and _engine(values) != _engine(chat.values)
     if loads:
         chat.engines.load(values)
         chat.engine_changed()
@@ -169,10 +188,11 @@ def _engine(values: Values) -> tuple[list[Any], EngineOptions]:
 
 
 def listed(chat: Chat) -> str:
-    """The models' files, and all settings, those that were changed marked with a star; what only loading needs is left
-    out unless changed."""
+    """The models' files or the server, and all settings, those that were changed marked with a star; what only loading
+    needs is left out unless changed."""
     info = chat.engine.info
-    rows = [("  model", info.target), ("  draft model", info.draft or "none")]
+    with_it = ("  draft model", info.draft or "none") if info.server is None else ("  server", info.server)
+    rows = [("  model", info.target), with_it]
     for option in settable(chat.values):
         value, changed = chat.values[option.name], chat.values[option.name] != option.default
         if changed or option.group in OFTEN:

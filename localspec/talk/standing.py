@@ -12,7 +12,8 @@ from localspec.types import EngineInfo, Notice, SpecMode, SpecStats, Standing
 def guessers(info: EngineInfo, chosen: Sequence[str] | None = None) -> str:
     """The drafters in words, draft models and heads with their file."""
     names = info.drafters if chosen is None else chosen
-    return ", ".join(_with_file(name, info.draft) for name in names) or "nothing"
+    unknown = "nothing" if info.server is None else "whatever the server has"
+    return ", ".join(_with_file(name, info.draft) for name in names) or unknown
 
 
 def _with_file(name: str, draft: str | None) -> str:

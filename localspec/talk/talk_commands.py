@@ -13,6 +13,7 @@ from localspec.errors import UsageError
 from localspec.talk import settings
 from localspec.talk.attach import Attachment, in_short, matching, own_words, read_file
 from localspec.talk.chat import exchanges
+from localspec.talk.far import check_here
 from localspec.talk.front import Front, Leave, LineCleared
 from localspec.talk.mention import as_typed
 
@@ -149,6 +150,8 @@ def _with_branches(front: Front) -> tuple[Session, MessageTree]:
 
 def trace(front: Front, argument: str) -> None:
     chat = front.chat
+    if argument == "on":
+        check_here(chat.engine.info, "/trace on", "What is guessed in a step stays with the server.")
     if argument in ("on", "off"):
         (chat.watchers.add if argument == "on" else chat.watchers.discard)(TRACE)
         front.say("from the next answer on, " + ("with" if chat.watchers else "without") + " the trees of its guesses")

@@ -28,7 +28,7 @@ class Totals:
         timed = timings.tokens_per_second is not None
         return Totals(
             answers=self.answers + 1,
-            tokens=self.tokens + len(finished.ids),
+            tokens=self.tokens + finished.n,
             prompt_n=self.prompt_n + timings.prompt_n,
             cache_n=self.cache_n + timings.cache_n,
             prompt_s=self.prompt_s + timings.prompt_s,
@@ -58,7 +58,7 @@ def statistics(
     if last is None:
         return "\n".join(["nothing was answered yet", *drafters])
     timings = last.timings
-    answer = [f"{len(last.ids)} tok", *_speed(timings.tokens_per_second), f"first after {timings.ttft_s:.2f} s"]
+    answer = [f"{last.n} tok", *_speed(timings.tokens_per_second), f"first after {timings.ttft_s:.2f} s"]
     answer += [] if seed is None else [f"seed {seed}"]
     prompt = _prompt(timings.prompt_n, timings.cache_n, timings.prompt_s)
     parts = ["last answer", *_rows(answer, prompt, last.stats, width)]
@@ -79,12 +79,14 @@ def _speed(rate: float | None) -> list[str]:
 
 def _rows(answer: list[str], prompt: list[str], stats: SpecStats, width: int) -> list[str]:
     rows = [("answer", answer), ("prompt", prompt)]
-    if stats.alpha is None or stats.acceptance is None or stats.mean_length is None:
-        rows.append(("guesses", ["nothing was drafted"]))
+    if stats.acceptance is None:
+        rows.append(("guesses", ["nothing was drafted" if stats.steps else "the server tells nothing of them"]))
     else:
         accepted = f"accepted {share(stats.accepted, stats.draft_n)} ({stats.accepted}/{stats.draft_n})"
+        alpha = [] if stats.alpha is None else [f"α {stats.alpha:.2f}"]
+        length = [] if stats.mean_length is None else [f"length {stats.mean_length:.1f}"]
         rows += [
-            ("guesses", [f"α {stats.alpha:.2f}", accepted, f"length {stats.mean_length:.1f}"]),
+            ("guesses", [*alpha, accepted, *length]),
             ("by depth", _depths(stats)),
             ("by source", [_source(one) for one in stats.by_source]),
         ]
@@ -93,8 +95,9 @@ def _rows(answer: list[str], prompt: list[str], stats: SpecStats, width: int) ->
     if stats.tokens_per_step is not None:
         guessed = f"{stats.steps}, {stats.drafted_steps} with guesses"
         rows.append(("steps", [guessed, f"{stats.tokens_per_step:.2f} tok each"]))
-    times = {"draft": stats.t_draft, "verify": stats.t_verify, "host": stats.t_host}
-    rows.append(("time", [f"{name} {seconds:.2f} s" for name, seconds in times.items()]))
+    if stats.steps:
+        times = {"draft": stats.t_draft, "verify": stats.t_verify, "host": stats.t_host}
+        rows.append(("time", [f"{name} {seconds:.2f} s" for name, seconds in times.items()]))
     return [line for name, parts in rows if parts for line in flow(f"  {name:<10}", parts, width)]
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from localspec.client.prometheus import parse
 from localspec.tools.bench.server import Server as Measured
 from localspec.tools.bench.server import ServerRunner
 from localspec.tools.prompts import Prompt
 from localspec.tools.top.board import Board
-from localspec.tools.top.prometheus import parse
 from localspec.tools.top.source import Server
 from localspec.types import SamplingParams
 from tests.server.factories import Options

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.client.prometheus import Sample, parse
 from localspec.errors import ExitCode, NetworkError, UsageError
 from localspec.tools.top.board import Board, Rate
-from localspec.tools.top.prometheus import Sample, parse
 from localspec.tools.top.reading import Reading, Slot, metrics_of, model_of, slots_of
 from localspec.tools.top.source import Mock, Server
 from localspec.tools.top.words import bar, depths, lines

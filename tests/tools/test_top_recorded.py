@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from localspec.client.prometheus import parse
 from localspec.tools.top.board import Board
-from localspec.tools.top.prometheus import parse
 from localspec.tools.top.reading import Reading, Slot
 from localspec.tools.top.source import Server
 from localspec.tools.top.words import lines

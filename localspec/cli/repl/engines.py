@@ -5,12 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from localspec.cli.diagnostics import fail
 from localspec.cli.session import Progress, engine_for, model_files
 from localspec.errors import LocalspecError, ModelError
-from localspec.host import HostedEngine
 from localspec.options import Values
+
+if TYPE_CHECKING:
+    from localspec.client.engine import RemoteEngine
+    from localspec.host import HostedEngine
 
 
 class LoadedEngines:
@@ -31,7 +35,7 @@ class LoadedEngines:
         self._engine = self._open(values)
 
     @property
-    def current(self) -> HostedEngine:
+    def current(self) -> HostedEngine | RemoteEngine:
         return self._engine
 
     def load(self, values: Values) -> None:
@@ -55,7 +59,7 @@ class LoadedEngines:
     ) -> None:
         self._stack.close()
 
-    def _open(self, values: Values) -> HostedEngine:
+    def _open(self, values: Values) -> HostedEngine | RemoteEngine:
         engine = self._stack.enter_context(engine_for(values, self._progress))
         if not engine.info.has_template:
             self._stack.close()

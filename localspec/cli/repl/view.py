@@ -65,7 +65,7 @@ class View:
         self._answering = False
         while self._held:
             note(self._held.pop(0))
-        if isinstance(last, Finished) and last.reason == "cancelled" and not last.ids:
+        if isinstance(last, Finished) and last.reason == "cancelled" and not last.n:
             note("stopped before the answer began; the question was left out: /regen asks it again")
         elif isinstance(last, Finished) and self._timings:
             parts = status_parts(last, limit=limit, guesses=guesses, alone=alone)

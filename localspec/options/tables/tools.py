@@ -21,6 +21,27 @@ PROMPTS = Option(
     key=False,
 )
 OUTPUT_FILE = Option("output_file", ("-o", "--output-file"), str, None, "File to write.", OUTPUT, "FILE", key=False)
+SERVER_MODEL = Option(
+    "server_model",
+    ("--server-model",),
+    str,
+    None,
+    "The model to ask a server for; default: the first it lists.",
+    TOOL,
+    "NAME",
+    key=False,
+)
+API_KEY = Option(
+    "api_key",
+    ("--api-key",),
+    str,
+    None,
+    "The servers' key.",
+    TOOL,
+    "KEY",
+    env=("LLAMA_API_KEY",),
+    secret=True,
+)
 BENCH_OPTIONS = (
     PROMPTS,
     Option(
@@ -86,27 +107,8 @@ BENCH_OPTIONS = (
         "[NAME=]URL",
         key=False,
     ),
-    Option(
-        "server_model",
-        ("--server-model",),
-        str,
-        None,
-        "The model to ask a server for; default: the first it lists.",
-        TOOL,
-        "NAME",
-        key=False,
-    ),
-    Option(
-        "api_key",
-        ("--api-key",),
-        str,
-        None,
-        "The servers' key.",
-        TOOL,
-        "KEY",
-        env=("LLAMA_API_KEY",),
-        secret=True,
-    ),
+    SERVER_MODEL,
+    API_KEY,
     Option(
         "output",
         ("-o", "--output"),

@@ -90,7 +90,7 @@ class OpenAI:
             "logprobs": (chat_logprobs if chat else text_logprobs)(answer.tokens) if logprobs else None,
             "finish_reason": finished.reason,
         }
-        prompt_n, n = finished.timings.prompt_n, len(finished.ids)
+        prompt_n, n = finished.timings.prompt_n, finished.n
         body = {
             "id": f"{'chatcmpl' if chat else 'cmpl'}-{self.line}",
             "object": "chat.completion" if chat else "text_completion",

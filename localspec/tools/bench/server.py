@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx2
 
+from localspec.client.numbers import drafted
+from localspec.client.sse import events, lines, said
+from localspec.client.web import checked, client, root, unreachable
 from localspec.errors import NetworkError
 from localspec.tools.bench.grid import unique
 from localspec.tools.pairs import Run, Runner, Several
 from localspec.tools.prompts import Prompt
-from localspec.tools.web import checked, client, root, unreachable
-from localspec.types import SamplingParams, SpecStats
+from localspec.types import SamplingParams
 
 _TIMEOUT = httpx2.Timeout(10, read=600)
-
-#: Pieces of a stream, each with the moment it came.
-Arrivals = Sequence[tuple[float, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +160,16 @@ class ServerRunner:
             "stream_options": {"include_usage": True},
         }
 
-    def _read(self, arrivals: Arrivals, began: float) -> Run:
+    def _read(self, arrivals: Sequence[tuple[float, bytes]], began: float) -> Run:
         """One stream. The speed's clock starts at the first chunk with text: the prompt is not part of it."""
         text: list[str] = []
         first = last = 0.0
         usage: Mapping[str, Any] = {}
         timings: Mapping[str, Any] = {}
-        for now, event in _events(_lines(arrivals)):
+        for now, event in events(lines(arrivals)):
             usage = event.get("usage") or usage
             timings = event.get("timings") or timings
-            if piece := _piece(event):
+            if piece := said(event):
                 text.append(piece)
                 first, last = first or now, now
         counted = usage.get("completion_tokens")
@@ -179,44 +177,4 @@ class ServerRunner:
         n = int(counted or len(text))
         speed = (n - 1) / (last - first) if n > 1 and last > first else None
         ended = arrivals[-1][0] if arrivals else began
-        return Run(n, speed, "".join(text), ended - began, stats=_stats(timings))
-
-
-def _lines(arrivals: Arrivals) -> Iterator[tuple[float, str]]:
-    """Lines, and when each was complete."""
-    now, rest = 0.0, b""
-    for now, data in arrivals:
-        *whole, rest = (rest + data).split(b"\n")
-        yield from ((now, line.decode("utf-8", "replace")) for line in whole)
-    yield now, rest.decode("utf-8", "replace")
-
-
-def _events(lines: Iterable[tuple[float, str]]) -> Iterator[tuple[float, Mapping[str, Any]]]:
-    """The objects of a stream of server-sent events, and when each came.
-
-    Raises:
-        NetworkError: a line is none, or the server reports an error.
-    """
-    for now, line in lines:
-        data = line.removeprefix("data:").strip()
-        if not line.startswith("data:") or data == "[DONE]":
-            continue
-        try:
-            event = json.loads(data)
-        except ValueError:
-            event = None
-        if not isinstance(event, dict) or "error" in event:
-            raise NetworkError(f"the server sends {data[:200]}", hint="See its log.")
-        yield now, event
-
-
-def _piece(event: Mapping[str, Any]) -> str:
-    choices: Sequence[Mapping[str, Any]] = event.get("choices") or ({},)
-    delta = choices[0].get("delta") or {}
-    return (delta.get("reasoning_content") or "") + (delta.get("content") or "")
-
-
-def _stats(timings: Mapping[str, Any]) -> SpecStats | None:
-    """llama.cpp's servers say how many guesses were made, and how many held; others say nothing."""
-    drafted = timings.get("draft_n")
-    return SpecStats(draft_n=drafted, accepted=timings.get("draft_n_accepted", 0)) if drafted else None
+        return Run(n, speed, "".join(text), ended - began, stats=drafted(timings))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from localspec.tools.top.prometheus import Sample
+from localspec.client.prometheus import Sample
 
 _BY_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import httpx2
 
+from localspec.client.prometheus import parse
+from localspec.client.web import checked, client, root, unreachable
 from localspec.errors import NetworkError
-from localspec.tools.top.prometheus import parse
 from localspec.tools.top.reading import Reading, Slot, metrics_of, model_of, slots_of
-from localspec.tools.web import checked, client, root, unreachable
 
 #: Seconds that a server may take for an answer: it is asked while it computes.
 _PATIENCE = 3.0

@@ -11,10 +11,14 @@ from localspec.errors import NetworkError, UsageError
 _KEPT_S = 1.0
 
 
-def client(timeout: httpx2.Timeout | float, api_key: str | None = None) -> httpx2.Client:
-    """For a server that speaks HTTP."""
+def client(timeout: httpx2.Timeout | float, api_key: str | None = None, *, kept_s: float = _KEPT_S) -> httpx2.Client:
+    """For a server that speaks HTTP.
+
+    Args:
+        kept_s: seconds after which an idle connection is not used again.
+    """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    return httpx2.Client(timeout=timeout, headers=headers, limits=httpx2.Limits(keepalive_expiry=_KEPT_S))
+    return httpx2.Client(timeout=timeout, headers=headers, limits=httpx2.Limits(keepalive_expiry=kept_s))
 
 
 def checked(url: str) -> str:

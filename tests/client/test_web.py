@@ -6,7 +6,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-from localspec.tools.web import client
+from localspec.client.web import client
 
 
 def test_a_connection_that_was_idle_is_not_used_again() -> None:

@@ -1,0 +1,1 @@
+"""Engines elsewhere: whatever speaks OpenAI's protocol, behind the interface that engines have here."""
