@@ -1,4 +1,4 @@
-"""Batches on layers of SmolLM2: many at a time with guesses as one after the other without; a system prompt is read once."""
+"""Batches on layers of SmolLM2: many at a time with guesses as one by one without; a system prompt is read once."""
 
 from __future__ import annotations
 
