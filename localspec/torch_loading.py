@@ -14,11 +14,13 @@ from localspec.backends.memory import available_bytes
 from localspec.backends.options import ModelOptions
 from localspec.backends.torch.eagle_weights import TargetShape, check_fit
 from localspec.backends.torch.gguf_head import read_head
+from localspec.backends.torch.kernels.dispatch import choose
 from localspec.backends.torch.llama import TorchLlama, read_header_and_shape
 from localspec.backends.torch.memory import MemoryPlan, memory_plan
-from localspec.backends.torch.place import Place
+from localspec.backends.torch.place import Place, free_bytes
 from localspec.backends.torch.sizes import Shape
 from localspec.backends.torch.target import TorchTarget
+from localspec.backends.torch.tensors import packed_bytes
 from localspec.drafter_making import Made, mask_of, same_vocabulary, small_model, small_pairing
 from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, IN_TORCH, MTP, PARD
 from localspec.drafters.pard import ParallelModel
@@ -38,8 +40,8 @@ _NOT_HERE = frozenset({*FROM_FILE, MTP} - {DRAFT_MODEL, *IN_TORCH})
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A file: what its header says, its decoder, where this lies, its tokenizer, what it takes of memory, how long its
-    context is to be, and how long the texts were that it was trained with."""
+    """A file: what its header says, its decoder, where this lies, its tokenizer, what it takes of memory, whether
+    matrices stay quantised, how long its context is to be, and how long the texts were that it was trained with."""
 
     path: Path
     header: Header
@@ -47,6 +49,7 @@ class _Read:
     place: Place
     vocab: LoneVocab
     plan: MemoryPlan
+    packed: bool
     n_ctx: int
     n_ctx_train: int
 
@@ -126,9 +129,19 @@ class InTorch:
         trained = header.number("{arch}.context_length") or 2048
         n_ctx = length(trained)
         plan = self._plan(options.path, shape, place, n_ctx)
-        model = TorchLlama.of_file(options.path, n_ctx=n_ctx, rope=options.rope, place=place, told=told)
+        kernels = choose(place.device)
+        if kernels.note and stage == "target":
+            self._wish.warn(kernels.note)
+        # Numbers of 16 bits need no arithmetic before they are multiplied; which is quicker no card has told yet.
+        free = free_bytes(place.device)
+        packed = not kernels.ops.waits and free is not None and plan.total > free
+        if packed:
+            plan = replace(plan, weights=packed_bytes(options.path, place.dtype.itemsize))
+        model = TorchLlama.of_file(
+            options.path, n_ctx=n_ctx, rope=options.rope, place=place, told=told, ops=kernels.ops, packed=packed
+        )
         vocab = LoneVocab(self._native, options.path)
-        return _Read(options.path, header, model, place, vocab, plan, n_ctx, trained)
+        return _Read(options.path, header, model, place, vocab, plan, packed, n_ctx, trained)
 
     def _plan(self, path: Path, shape: Shape, place: Place, n_ctx: int) -> MemoryPlan:
         """Raises `OutOfMemory`: the machine has not so much that is free."""
@@ -163,6 +176,8 @@ class InTorch:
             place=read.place,
         )
         _check_first_pass(target, read)
+        if target.note:
+            self._wish.warn(f"{read.name}: {target.note}")
         return target
 
 
@@ -198,6 +213,7 @@ def _described(role: str, read: _Read, target: TorchTarget) -> ModelLoad:
     settings = (
         ("runs on", "torch"),
         *read.place.settings,
+        *(("matrices", "quantised as in the file, where kernels read them"),) * read.packed,
         ("n_ctx", str(target.caps.n_ctx)),
         ("rows of a pass", str(target.caps.max_rows)),
         ("planned memory", f"{read.plan.total / 1e6:.0f} MB"),

@@ -1,10 +1,11 @@
 """What speculative decoding can bring on this GPU: ``python -m scripts.gpu_bench [-o FILE.json] [--seconds N]``.
 
 Needs torch, Triton and this folder, and no model: weights are random, of the shapes of real models, and made on the
-device. Measured are whole steps by rows and context, each kernel alone, what the host adds to a step, and how the gain
-of drafting shrinks as texts run side by side. Each stands beside its floor: the bytes that it must read, at the
-bandwidth measured here just before (or its multiplications, at the rate measured here, where those take longer). How
-many guesses hold is replayed from recorded answers of a real model (``tests/control/traces.json``).
+device. They run as the torch target runs real ones, short passes as CUDA graphs. Measured are whole steps by rows and
+context, the target as the engine calls it, each kernel alone, and how the gain of drafting shrinks as texts run side by
+side. Each stands beside its floor: the bytes that it must read, at the bandwidth measured here just before (or its
+multiplications, at the rate measured here, where those take longer). How many guesses hold is replayed from recorded
+answers of a real model (``tests/control/traces.json``).
 
 ``--tiny`` runs all of it at a tiny size, on the CPU where there is no GPU; then its times mean nothing.
 """
@@ -29,9 +30,9 @@ from scripts.gpu_measure import (
     Spent,
     measure_batch,
     measure_device,
-    measure_host,
     measure_kernels,
     measure_steps,
+    measure_target,
 )
 from scripts.gpu_model import FORMS, SHAPES, Decoder, Shape, layer_bytes
 
@@ -77,25 +78,26 @@ def whole_blocks(tokens: int) -> int:
 def measure(bench: Bench, plan: Plan, out: Found) -> None:
     """Fills ``out``, so that what was measured is kept where time or memory runs out."""
     shape, room = plan.shape, whole_blocks(plan.contexts[0])
+    longest = whole_blocks(max(plan.contexts))
     free = bench.room_bytes() - layer_bytes(shape, plan.form) * shape.layers
     batches = [texts for texts in plan.batches if texts * room * shape.kv_bytes <= free]
-    longest = whole_blocks(max(plan.contexts))
-    slots = max(longest, *(texts * room for texts in batches), 0)
+    cache = max(longest, *(texts * room for texts in batches), 0) * shape.kv_bytes
     if bench.cuda:
         torch.cuda.reset_peak_memory_stats()
-    decoder = Decoder(shape, plan.form, bench.ops, bench.like, slots, bench.room_bytes())
+    decoder = Decoder(shape, plan.form, bench.ops, bench.like, bench.room_bytes() - cache)
     context = plan.contexts[min(1, len(plan.contexts) - 1)]
     out |= {"weights_gb": decoder.bytes_read / 1e9, "layers": shape.layers, "different_layers": decoder.different}
-    out |= {"steps": [], "kernels": [], "batches": []}
-    for step in measure_steps(bench, decoder, plan.rows, plan.contexts, longest):
-        out["steps"].append(step)
-    out["host"] = measure_host(bench, decoder, context, longest)
+    out |= {"steps": [], "target": [], "kernels": [], "batches": []}
+    for one in measure_steps(bench, decoder, plan.rows, plan.contexts, longest):
+        out["steps"].append(one)
+    for one in measure_target(bench, decoder, plan.rows, context, whole_blocks(context)):
+        out["target"].append(one)
     for rows in (plan.rows[0], plan.rows[-1]):
-        out["kernels"] += measure_kernels(bench, decoder, rows, context, longest)
+        out["kernels"] += measure_kernels(bench, decoder, rows, context, whole_blocks(context))
     if batches:
         outputs = min(DRAFT_TOKENS, shape.n_vocab)
         head = Decoder(
-            replace(shape, layers=1), plan.form, bench.ops, bench.like, slots, bench.room_bytes(), outputs=outputs
+            replace(shape, layers=1), plan.form, bench.ops, bench.like, bench.room_bytes() - cache, outputs=outputs
         )
         for texts in batches:
             out["batches"].append(measure_batch(bench, decoder, head, texts, plan.contexts[0], room))
@@ -119,8 +121,7 @@ def table(found: Found) -> list[str]:
         layers = f"{model['different_layers']} different layers of {model['layers']}"
         lines += ["", f"{name}: {model['weights_gb']:.2f} GB a step, {layers}{peak}"]
         lines += [_step_line(one) for one in model["steps"]]
-        if host := model.get("host"):
-            lines.append(f"  the host adds {host['gap_us']:.0f} µs to a step of {host['step_ms']:.3f} ms")
+        lines += [_target_line(one, model["steps"]) for one in model["target"]]
         lines += [_kernel_line(one) for one in model["kernels"]]
         lines += [_batch_line(one) for one in model["batches"]]
     return lines
@@ -130,6 +131,13 @@ def _step_line(one: Found) -> str:
     share = f"{one['floor_ms'] / one['ms']:.0%}"
     head = f"  step, {one['rows']:3} rows, context {one['context']:6}"
     return f"{head}: {one['ms']:9.3f} ms, floor {one['floor_ms']:9.3f} ms, {share}"
+
+
+def _target_line(one: Found, steps: list[Found]) -> str:
+    """Beside it what the device alone takes, where that was measured."""
+    told = f"  target, {one['rows']:5} rows, context {one['context']:6}: {one['ms']:9.3f} ms"
+    same = [step["ms"] for step in steps if (step["rows"], step["context"]) == (one["rows"], one["context"])]
+    return told + "".join(f", of which the host's {1e3 * (one['ms'] - ms):.0f} µs" for ms in same)
 
 
 def _kernel_line(one: Found) -> str:

@@ -1,4 +1,4 @@
-"""Measuring for ``scripts/gpu_bench.py``: whole steps, kernels alone, the host's part, and texts side by side."""
+"""Measuring for ``scripts/gpu_bench.py``: whole steps, the torch target, kernels alone, and texts side by side."""
 
 from __future__ import annotations
 
@@ -13,14 +13,26 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from localspec.backends.base import Work
+from localspec.backends.fake import FakeVocab
+from localspec.backends.torch.cells import Cells, Pass
+from localspec.backends.torch.graphs import Capture, Graphs
+from localspec.backends.torch.inputs import Feed, Inputs
 from localspec.backends.torch.kernels.dispatch import Ops
-from scripts.gpu_model import TOP, Decoder, Feed, Layer, size_of
+from localspec.backends.torch.kernels.planes import Planes
+from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn
+from localspec.backends.torch.place import Place
+from localspec.backends.torch.rope import cos_and_sin, turns
+from localspec.backends.torch.target import TorchTarget
+from scripts.gpu_model import TOP, Decoder, Weight, random_tree, side_by_side
 
 TRACES = Path(__file__).resolve().parent.parent / "tests" / "control" / "traces.json"
 DEPTHS = (1, 2, 3, 4, 5, 7)
 #: A tree as EAGLE draws it, and how many tokens a step of it is taken to bring.
 TREE, TREE_DEPTH, TREE_TOKENS = 64, 5, 4.5
+CHUNK = 512  # tokens of a prompt that are read at once
 Found = dict[str, Any]
 
 
@@ -50,6 +62,10 @@ class Bench:
     def cuda(self) -> bool:
         return bool(self.device.type == "cuda")
 
+    @property
+    def place(self) -> Place:
+        return Place(self.device, self.like.dtype)
+
     def wait(self) -> None:
         if self.cuda:
             torch.cuda.synchronize()
@@ -61,20 +77,10 @@ class Bench:
         """``run``, as one CUDA graph where its kernels allow that."""
         if not self.cuda or self.ops.waits:
             return run
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                run()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            run()
-        replay: Callable[[], Any] = graph.replay
-        return replay
+        return Capture()(run)
 
-    def seconds(self, run: Callable[[], Any], least: int = 5, room: float = 0.15) -> float:
-        """Median of some runs, on the device's own clock; ``room``: seconds to spend.
+    def seconds(self, run: Callable[[], Any], least: int = 5, room: float = 0.15, *, by_device: bool = True) -> float:
+        """Median of some runs, on the device's own clock or on this machine's; ``room``: seconds to spend.
 
         Raises:
             Spent: it is too late to begin.
@@ -86,11 +92,11 @@ class Bench:
         taken: list[float] = []
         began = time.perf_counter()
         while len(taken) < least or (time.perf_counter() - began < room and len(taken) < 50):
-            taken.append(self._once(run))
+            taken.append(self._once(run, by_device and self.cuda))
         return median(taken)
 
-    def _once(self, run: Callable[[], Any]) -> float:
-        if not self.cuda:
+    def _once(self, run: Callable[[], Any], by_device: bool) -> float:
+        if not by_device:
             began = time.perf_counter()
             run()
             return time.perf_counter() - began
@@ -135,34 +141,46 @@ def step_floor(bench: Bench, decoder: Decoder, texts: int, rows: int, context: i
     return bench.floor(read, rows * decoder.parameters)
 
 
+def step(decoder: Decoder, graphs: Graphs, tokens: list[int], past: Pass) -> Callable[[], tuple[Tensor, Tensor]]:
+    """What computes the likeliest tokens behind each row, and how likely they are."""
+    run, model = graphs.ready(tokens, (), past), decoder.model
+    return lambda: model.ops.top_k(model.scores(run().hidden[0, : len(tokens)]), TOP)
+
+
 def measure_steps(
     bench: Bench, decoder: Decoder, rows: tuple[int, ...], contexts: tuple[int, ...], room: int
 ) -> Iterator[Found]:
     """Of one text: one graph of each number of rows serves every context."""
+    cells = Cells(decoder.model.shape, room, bench.place)
+    graphs = Graphs(decoder.model, cells, 1)
     for n in rows:
-        feed = Feed.of(decoder.shape, 1, n, room, bench.device)
-        feed.stand(contexts[0])
-        run = bench.graphed(lambda feed=feed: decoder.step(feed))  # type: ignore[misc]
         for context in contexts:
-            feed.stand(context)
-            took, floor = bench.seconds(run), step_floor(bench, decoder, 1, n, context)
+            took = bench.seconds(step(decoder, graphs, *side_by_side(cells, 1, context, n)))
+            floor = step_floor(bench, decoder, 1, n, context)
             yield {"rows": n, "context": context, "ms": took * 1e3, "floor_ms": floor * 1e3}
 
 
-def measure_host(bench: Bench, decoder: Decoder, context: int, room: int) -> Found:
-    """A step as a program would run it: it reads the tokens before it starts the next one."""
-    feed = Feed.of(decoder.shape, 1, 1, room, bench.device)
-    feed.stand(context)
-    kept = torch.empty((1, TOP), dtype=torch.int32, pin_memory=bench.cuda)
-    run = bench.graphed(lambda: kept.copy_(decoder.step(feed)[1], non_blocking=True))
-    alone, steps = bench.seconds(run), 50 if bench.cuda else 3
+def measure_target(bench: Bench, decoder: Decoder, rows: tuple[int, ...], context: int, room: int) -> Iterator[Found]:
+    """The torch target as the engine calls it: a pass ends when the scores of all its rows are in this machine's
+    memory. The first is that of a prompt, in pieces."""
+    model = decoder.model
+    target = TorchTarget(model, FakeVocab(model.shape.n_vocab), n_ctx=room, place=bench.place, buckets=True)
+    seq = target.open()
     began = time.perf_counter()
-    for _ in range(steps):
-        run()
-        bench.wait()
-        kept.tolist()
-    whole = (time.perf_counter() - began) / steps
-    return {"step_ms": alone * 1e3, "gap_us": (whole - alone) * 1e6}
+    for start in range(0, context, CHUNK):
+        n = min(CHUNK, context - start)
+        target.forward([Work.prompt(seq, [1] * n)])
+        target.commit(seq, range(n))
+    yield {"rows": context, "context": 0, "ms": (time.perf_counter() - began) * 1e3}
+    for n in rows:
+        work = [Work(seq, random_tree(n))]
+
+        def once(work: list[Work] = work) -> None:
+            target.forward(work)
+            target.commit(seq, ())
+
+        yield {"rows": n, "context": context, "ms": bench.seconds(once, by_device=False) * 1e3}
+    target.close_all()
 
 
 # Kernels alone
@@ -174,7 +192,7 @@ class Alone:
     each layer has its own numbers for it."""
 
     name: str
-    run: Callable[[Layer], Any]
+    run: Callable[[int], Any]
     read: float
     products: float = 0.0
     layered: bool = True
@@ -182,58 +200,66 @@ class Alone:
 
 def measure_kernels(bench: Bench, decoder: Decoder, rows: int, context: int, room: int) -> Iterator[Found]:
     """Times of one layer. Each kernel runs over all of them, so that no weight waits in a cache for it."""
-    feed = Feed.of(decoder.shape, 1, rows, room, bench.device)
-    feed.stand(context)
-    for one in (*_products(bench, decoder, rows), *_others(bench, decoder, feed, rows, context)):
-        layers = decoder.layers if one.layered else decoder.layers[:1]
+    cells = Cells(decoder.model.shape, room, bench.place)
+    inputs = Inputs(cells, 1, rows)
+    inputs.fill(*side_by_side(cells, 1, context, rows))
+    feed = inputs.feed(rows, 1, bench.ops)
+    for one in (*_products(bench, decoder, rows), *_others(bench, decoder, feed, context)):
+        layers = decoder.shape.layers if one.layered else 1
 
-        def through(one: Alone = one, layers: list[Layer] = layers) -> None:
-            for layer in layers:
+        def through(one: Alone = one, layers: int = layers) -> None:
+            for layer in range(layers):
                 one.run(layer)
 
-        took = bench.seconds(bench.graphed(through)) / len(layers)
+        took = bench.seconds(bench.graphed(through)) / layers
         floor = bench.floor(one.read, one.products)
         sizes = {"us": took * 1e6, "floor_us": floor * 1e6, "gb_s": one.read / took / 1e9}
         yield {"kernel": one.name, "rows": rows, "context": context, **sizes}
 
 
 def _products(bench: Bench, decoder: Decoder, rows: int) -> Iterator[Alone]:
-    shape, layers = decoder.shape, decoder.layers
+    shape, model = decoder.shape, decoder.model
     for name, (height, columns) in shape.matrices.items():
-        read = sum(size_of(layer.weights[name]) for layer in layers) / len(layers)
+        read = sum(model.block(layer, name).nbytes for layer in range(shape.layers)) / shape.layers
         run = partial(_product, decoder, bench.random(rows, columns), name)
         yield Alone(f"product: {name}", run, read, rows * height * columns)
     x = bench.random(rows, shape.width)
     times = rows * shape.n_vocab * shape.width
-    yield Alone(
-        "product: output", lambda _: decoder.product(x, decoder.output), size_of(decoder.output), times, layered=False
-    )
+    yield Alone("product: output", lambda _: model.scores(x), model.unembedding.nbytes, times, layered=False)
 
 
-def _product(decoder: Decoder, x: Tensor, name: str, layer: Layer) -> Tensor:
-    return decoder.product(x, layer.weights[name])
+def _product(decoder: Decoder, x: Tensor, name: str, layer: int) -> Tensor:
+    matrix: Weight = decoder.model.block(layer, name)
+    return decoder.model.ops.matmul(x, matrix) if isinstance(matrix, Planes) else F.linear(x, matrix)
 
 
-def _others(bench: Bench, decoder: Decoder, feed: Feed, rows: int, context: int) -> Iterator[Alone]:
-    shape, ops, size = decoder.shape, decoder.ops, bench.like.element_size()
-    x, carried, inner = (bench.random(rows, n) for n in (shape.width, shape.width, 2 * shape.inner))
-    q, k, v = decoder.parts(bench.random(rows, shape.packed))
-    turn, logits = decoder.turn(feed), bench.random(rows, shape.n_vocab)
-    cells = (context + rows) * shape.each
+def _others(bench: Bench, decoder: Decoder, feed: Feed, context: int) -> Iterator[Alone]:
+    shape, ops, size, rows = decoder.shape, bench.ops, bench.like.element_size(), len(feed.slots)
+    x, carried, gate, up = (bench.random(rows, n) for n in (shape.width, shape.width, shape.inner, shape.inner))
+    widths = [n * shape.each for n in (shape.heads, shape.kv_heads, shape.kv_heads)]
+    q, k, v = (part.unflatten(1, (-1, shape.each)) for part in bench.random(rows, shape.packed).split(widths, dim=1))
+    of_pairs = turns(shape.each, 500000.0).to(bench.device)
+    turn = Turn(*cos_and_sin(feed.forest.positions, of_pairs), shape.norms)
+    ones, width = bench.random(shape.each), bench.random(shape.width)
+    norms = HeadNorms(ones, ones, 1e-6) if shape.norms else None
+    logits, cells = bench.random(rows, shape.n_vocab), (context + rows) * shape.each
+
+    def pools(layer: int) -> list[Tensor]:
+        return [pool.transpose(0, 1) for pool in feed.cells.layers[layer]]
+
     yield Alone(
         "tree attention",
-        lambda layer: ops.attend(q, *layer.cache, feed.forest, None, rows),
+        lambda layer: ops.attend(q, *pools(layer), feed.forest),
         2 * (cells * shape.kv_heads + q.numel()) * size,
         2 * rows * cells * shape.heads,
     )
     yield Alone(
         "turn and write",
-        lambda layer: ops.rope_write(q, k, v, turn, feed.slots, *layer.cache, layer.head_norms),
+        lambda layer: ops.rope_write(q, k, v, turn, feed.slots, *pools(layer), norms),
         2 * rows * shape.packed * size,
     )
-    norm = decoder.layers[0].norms[0]
-    yield Alone("sum and norm", lambda _: ops.add_norm(x, norm, 1e-5, carried), 4 * x.numel() * size)
-    yield Alone("gate", lambda _: ops.gated(inner), 1.5 * inner.numel() * size)
+    yield Alone("sum and norm", lambda _: ops.add_norm(x, carried, width, 1e-5), 4 * x.numel() * size)
+    yield Alone("gate", lambda _: ops.gated(gate, up), 3 * gate.numel() * size)
     yield Alone(f"top {TOP}", lambda _: ops.top_k(logits, TOP), logits.numel() * size, layered=False)
 
 
@@ -288,7 +314,7 @@ def measure_batch(bench: Bench, decoder: Decoder, head: Decoder, texts: int, con
 
 def _step(bench: Bench, decoder: Decoder, texts: int, nodes: int, context: int, room: int) -> tuple[float, float]:
     """Seconds of a step of a tree behind each text, and their floor."""
-    feed = Feed.of(decoder.shape, texts, nodes, room, bench.device)
-    feed.stand(context)
-    took = bench.seconds(bench.graphed(lambda: decoder.step(feed)), 3, 0.1)
+    cells = Cells(decoder.model.shape, texts * room, bench.place)
+    graphs = Graphs(decoder.model, cells, texts, buckets=(texts * nodes,))
+    took = bench.seconds(step(decoder, graphs, *side_by_side(cells, texts, context, nodes)), 3, 0.1)
     return took, step_floor(bench, decoder, texts, texts * nodes, context)

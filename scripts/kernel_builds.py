@@ -134,13 +134,18 @@ def _ints(*shape: int) -> Tensor:
     return _empty(*shape, dtype=torch.int32)
 
 
+def _pool(kv_heads: int, each: int) -> Tensor:
+    """Of 8192 slots, as the target has it: heads first."""
+    return _empty(kv_heads, 8192, each).transpose(0, 1)
+
+
 def attention(
     nodes: int, card: Card, *, heads: int = 32, kv_heads: int = 8, each: int = 128, window: int = 0
 ) -> list[Launch]:
     forest = tree_attention.Forest(
         _ints(2), _ints(1), _ints(1), _ints(nodes), _empty(nodes, dtype=torch.int64), _ints(1, 8192)
     )
-    q, pool = _empty(nodes, heads, each), _empty(8192, kv_heads, each)
+    q, pool = _empty(nodes, heads, each), _pool(kv_heads, each)
     sizes = {"heads": heads, "kv_heads": kv_heads, "each": each}
     tiles = tree_attention.Tiles.of(card, nodes=nodes, sequences=1, size=2, **sizes)
     sight = tree_attention.Sight(window=window)
@@ -148,12 +153,12 @@ def attention(
 
 
 def normed(card: Card, *, width: int = 4096, add: bool = True) -> Launch:
-    x, weight = _empty(64, width), _empty(width)
-    return norm.launch(x, weight, 1e-5, _empty(64, width) if add else None, _empty(64, width))
+    x, weight, out = _empty(64, width), _empty(width), _empty(64, width)
+    return norm.launch(x, weight, 1e-5, _empty(64, width) if add else None, out, out)
 
 
 def turned(card: Card, *, halves: bool = False, norms: bool = False, each: int = 128, turned: int = 128) -> Launch:
-    qkv, pool = _empty(64, 48 * each), _empty(8192, 8, each)
+    qkv, pool = _empty(64, 48 * each), _pool(8, each)
     q, k, v = (part.unflatten(1, (-1, each)) for part in qkv.split([32 * each, 8 * each, 8 * each], dim=1))
     angle = _empty(64, turned // 2, dtype=torch.float32)
     weights = rope_write.HeadNorms(_empty(each), _empty(each), 1e-6) if norms else None
@@ -161,7 +166,8 @@ def turned(card: Card, *, halves: bool = False, norms: bool = False, each: int =
 
 
 def opened(card: Card, *, gelu: bool = False) -> Launch:
-    return gated.launch(_empty(64, 28672), _empty(64, 14336), gelu)
+    gate, up = _empty(64, 28672).chunk(2, dim=1)
+    return gated.launch(gate, up, _empty(64, 14336), gelu)
 
 
 def committed(card: Card) -> Launch:

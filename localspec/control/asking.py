@@ -59,6 +59,11 @@ class Arm:
         return self.hits / self.tried
 
     @property
+    def is_asked(self) -> bool:
+        """Whether it was asked in the last step, or is going to be."""
+        return self.on or self.burst > 0 or self.idle == 0
+
+    @property
     def has_paid(self) -> bool:
         """Whether it has been asked for a while, and gained by it."""
         return self.asks > 4 * _FEW and self.net > 0
@@ -75,9 +80,10 @@ class Arm:
         self.asks += 1
         self.net += max(1 / self.asks, 0.1) * (net - self.net)
 
-    def decide(self, gain: float, may_try: bool, *, hopeless: bool = False) -> None:
+    def decide(self, gain: float, may_try: bool, *, hopeless: bool = False, joins: bool = False) -> None:
         """``gain``: tokens a step that a chain of the best depth is expected to bring beyond its time. ``hopeless``: as
-        far as is known it brings nothing, however often its guesses hold; what it costs is looked at again rarely."""
+        far as is known it brings nothing, however often its guesses hold; what it costs is looked at again rarely.
+        ``joins``: it is on trial in another conversation, so that its passes are made anyway."""
         if self.burst > 0:
             if hopeless and self.asks > 1:  # the first ask may have read a prompt
                 self.burst, self.idle = 0, 1
@@ -97,7 +103,7 @@ class Arm:
                 self.burst = _BURST
             else:
                 self._back_off()
-        elif self.idle >= (_LAST_WAIT if hopeless else self.wait) and may_try:
+        elif may_try and (joins or self.idle >= (_LAST_WAIT if hopeless else self.wait)):
             self.burst, self.asks = _BURST, 0
 
     def trial(self, pass_s: float) -> float:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from localspec.control.asking import Arm, Watch
@@ -49,6 +49,7 @@ class _Chat:
     watches: dict[str, Watch] = field(default_factory=lambda: defaultdict(Watch))  # and those that do not
     n_past: int = 0
     since_plain: int = 0  # steps
+    priced: Mapping[str, Price] = field(default_factory=dict)  # whom it may ask in this step
     said: dict[str, bool] = field(default_factory=dict)  # what the user was last told: whether a drafter is in use
 
 
@@ -74,6 +75,7 @@ class AutoController:
         self._ledger = Ledger()
         self._tokens = self._seconds = 0.0  # fading sums: their ratio is the rate
         self._sharers, self._beside = 1, 0  # sequences in this pass, and rows of prompts
+        self._askers, self._trials = Counter[str](), Counter[str]()  # of them, by drafter: who asks it, who tries it
         self._rate = 0.0  # of this step
         self._notices: list[tuple[int, Standing]] = []
 
@@ -88,7 +90,19 @@ class AutoController:
         if not any(wish.drafters and wish.spec.mode == "auto" for wish in wishes):
             return [all_may(wish) for wish in wishes]
         self._rate = self._find_rate()
+        self._count_askers(wishes)
         return [self._prices(wish) for wish in wishes]
+
+    def _count_askers(self, wishes: Sequence[Wish]) -> None:
+        self._askers, self._trials = Counter[str](), Counter[str]()
+        for wish in wishes:
+            if (chat := self._chats.get(wish.seq)) is not None:
+                for name, arm in chat.arms.items():
+                    self._count_asker(name, arm, 1)
+
+    def _count_asker(self, name: str, arm: Arm, n: int) -> None:
+        self._askers[name] += n * arm.is_asked
+        self._trials[name] += n * (arm.burst > 0)
 
     def _prices(self, wish: Wish) -> Mapping[str, Price]:
         limits, mode = wish.limits, wish.spec.mode
@@ -97,6 +111,7 @@ class AutoController:
         if mode == "fixed":
             return all_may(wish)
         chat = self._chat(wish)
+        chat.priced = {}
         due = chat.since_plain >= (_PLAIN_EVERY if self.plain_s is not None else _PLAIN_AT_FIRST)
         if (due or not self._curve.known) and self._sharers == 1 and not self._beside:
             return {}
@@ -109,6 +124,7 @@ class AutoController:
             depth, until = self._depth(chat, name, wish)
             if depth > 0:
                 prices[name] = self._price(wish.seq, name, replace(limits, depth=depth), until)
+        chat.priced = prices
         return prices
 
     def _chat(self, wish: Wish) -> _Chat:
@@ -130,11 +146,12 @@ class AutoController:
 
     def _price(self, seq: int, name: str, limits: Limits, until: float) -> Price:
         """Another pass must pay for a row too."""
-        return Price(limits, 0.0, self._pass_s(name) + self._row_s, 1 / self._rate, self._beliefs[name].of(seq), until)
+        pass_s = self._level_s.get(name, 0.0) + self._row_s
+        return Price(limits, 0.0, pass_s, 1 / self._rate, self._beliefs[name].of(seq), until)
 
-    def _pass_s(self, name: str) -> float:
-        """Seconds that another level of guesses takes, for one of the sequences that are asked together."""
-        return self._level_s.get(name, 0.0) / self._sharers
+    def _pass_s(self, name: str, sharers: int) -> float:
+        """Seconds that another level of guesses takes, for one of the sequences that ask together."""
+        return self._level_s.get(name, 0.0) / max(sharers, 1)
 
     @property
     def _row_s(self) -> float:
@@ -143,7 +160,8 @@ class AutoController:
 
     def _vain_s(self, name: str) -> float:
         """Seconds that asking takes where nothing comes of it."""
-        return self._ask_s.get(name, 0.0) + max(self._host["asked"] - self._host["plain"], 0.0)
+        plain, asked = self._host["plain"], self._host["asked"]
+        return self._ask_s.get(name, 0.0) + (max(asked - plain, 0.0) if plain else 0.0)
 
     def _depth(self, chat: _Chat, name: str, wish: Wish) -> tuple[int, float]:
         """How deep a drafter that costs passes is asked to guess (0 = not at all), and how many tokens it must be
@@ -151,16 +169,20 @@ class AutoController:
         arm = chat.arms.get(name)
         if arm is None:
             arm = chat.arms[name] = self._latest[name].heir() if name in self._latest else Arm()
+            self._count_asker(name, arm, 1)
         self._latest[name] = arm
         most = wish.limits.depth
-        depth, gain = self._best_chain(name, arm.alpha, most)
-        pass_s = self._pass_s(name)
+        depth, gain = self._best_chain(arm.alpha, most, self._pass_s(name, self._askers[name]))
+        # In a trial all join.
+        pass_s = self._pass_s(name, self._sharers)
         reading = _READ * wish.drafters[name] * pass_s
         affords = self._ledger.affords(arm.trial(pass_s) + reading)
         # The first pass that tells what one takes may have been held up.
-        ease = _SLOWEST if arm.asks <= 2 else 1.0
-        hopeless = not arm.on and bool(pass_s) and self._best_chain(name, _BEST, most, ease)[1] <= 0
-        arm.decide(gain, affords, hopeless=hopeless)
+        fair_s = pass_s / _SLOWEST if arm.asks <= 2 else pass_s
+        hopeless = not arm.on and bool(pass_s) and self._best_chain(_BEST, most, fair_s)[1] <= 0
+        self._count_asker(name, arm, -1)
+        arm.decide(gain, affords, hopeless=hopeless, joins=self._trials[name] > 0)
+        self._count_asker(name, arm, 1)
         if arm.burst > 0:
             return 1, math.inf  # one level says how often guesses hold
         ahead = _AHEAD if wish.left is None else min(wish.left, _AHEAD)
@@ -168,11 +190,10 @@ class AutoController:
         wins = arm.on and gain * ahead / (1 + gain) > reading * self._rate
         return (depth, gain) if wins else (0, 0.0)
 
-    def _best_chain(self, name: str, alpha: float, most: int, ease: float = 1.0) -> tuple[int, float]:
-        """The depth at which a chain wins the most tokens a step, and how many more than plain decoding. Its passes are
-        taken for ``ease`` times as fast as known."""
+    def _best_chain(self, alpha: float, most: int, level_s: float) -> tuple[int, float]:
+        """The depth at which a chain wins the most tokens a step, and how many more than plain decoding, where a level
+        takes ``level_s``."""
         best, gain, held = 0, 0.0, 0.0
-        level_s = self._pass_s(name) / ease
         host = (self._host["guessed"] - self._host["plain"]) / self._sharers
         for depth in range(1, most + 1):
             held += alpha**depth
@@ -266,7 +287,7 @@ class AutoController:
             chat = self._chats.get(walk.seq)
             if chat is not None:
                 chat.since_plain = 0 if kind == "plain" and settled else chat.since_plain + 1
-                self._learn(chat, walk, record.draft_s, net, rows)
+                self._learn(chat, walk, record.draft_s.keys(), net, rows)
 
     def _stall(self, record: PassRecord, settled: bool) -> float:
         """Seconds that a pass took beyond all reason. On a busy machine some take ten times as long, and the long ones
@@ -297,12 +318,13 @@ class AutoController:
             # So may others have: a lower cost is believed at once, a higher one slowly.
             costs[name] = cost if known is None or cost < known else known + 0.1 * (min(cost, 2 * known) - known)
 
-    def _learn(self, chat: _Chat, walk: Walk, asked: Mapping[str, float], net: float, rows: float) -> None:
+    def _learn(self, chat: _Chat, walk: Walk, asked: Set[str], net: float, rows: float) -> None:
         """``net``: tokens of the step beyond those of plain decoding; ``rows``: price of its guesses in tokens."""
         n = len(walk.tokens)
         row = rows / max(walk.verified.draft_n, 1)
         made, right = Counter(walk.verified.sources[1:]), Counter(_sources_of_held(walk))
         won = {name: right[name] - made[name] * row for name in made}
+        asked = asked & chat.priced.keys()  # others may have asked, too
         for name, arm in chat.arms.items():
             if name in asked:
                 arm.asked(net - sum(tokens for other, tokens in won.items() if other != name))
@@ -344,7 +366,8 @@ class AutoController:
         return Standing(name, "left alone", f"{why} (--spec fixed asks it always)")
 
     def _but(self, name: str, arm: Arm) -> str:
-        pays = (percent for percent in range(1, 100) if self._best_chain(name, percent / 100, 8)[1] > 0)
+        level_s = self._pass_s(name, self._sharers)
+        pays = (percent for percent in range(1, 100) if self._best_chain(percent / 100, 8, level_s)[1] > 0)
         needed = next(pays, None)
         if needed is None:
             return "and even if every one held, it would not pay"

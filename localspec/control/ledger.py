@@ -9,20 +9,20 @@ from typing import Literal
 #: A step in which nobody was asked; one with no guess worth a row; one with guesses.
 Kind = Literal["plain", "asked", "guessed"]
 
-_SPAN = 256  # tokens looked back
+_SPAN = 256  # tokens looked back, of each sequence
 _ALLOWANCE = 0.01  # share of plain time that trials may cost over the span
 _FEW = 3  # plain steps that say what one takes
 _MOST_CAUTION = 1.5
-_GRACE = 64  # tokens at the start in which trials are free
+_GRACE = 64  # tokens of a sequence at the start in which trials are free
 
 
 class Ledger:
     """Seconds against those of plain decoding, over the last tokens."""
 
     def __init__(self) -> None:
-        self._entries: deque[tuple[int, float, float]] = deque()
-        self._tokens = 0
-        self._total = 0  # tokens since the start
+        self._entries: deque[tuple[float, float, float]] = deque()
+        self._tokens = 0.0  # of a sequence, as those below
+        self._total = 0.0  # since the start
         self._spent = self._plain = 0.0
         self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them, over what was expected
         self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
@@ -43,15 +43,16 @@ class Ledger:
         of its kind, so that it cost no change."""
         if kind == "plain" and settled:
             self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds / expected)
-        self._compare(tokens / sharers, seconds, expected, sharers, kind)
-        self._entries.append((tokens, seconds, plain))
-        self._total += tokens
-        self._count(tokens, seconds, plain)
+        each = tokens / sharers
+        self._compare(each, seconds, expected, sharers, kind)
+        self._entries.append((each, seconds, plain))
+        self._total += each
+        self._count(each, seconds, plain)
         while self._tokens - self._entries[0][0] >= _SPAN:
             n, spent, base = self._entries.popleft()
             self._count(-n, -spent, -base)
 
-    def _count(self, tokens: int, seconds: float, plain: float) -> None:
+    def _count(self, tokens: float, seconds: float, plain: float) -> None:
         self._tokens += tokens
         self._spent += seconds
         self._plain += plain

@@ -47,10 +47,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """``row_s`` seconds for one more verified row, ``pass_s`` for one more pass of the draft model, ``token_s``
-    the time a token is worth now, ``belief`` what the drafter's own scores are worth (none: they are taken at their
-    word). A drafter with a finite ``until`` is asked after the others, and only if their guesses are believed to
-    bring fewer tokens than that."""
+    """``row_s`` seconds for one more verified row, ``pass_s`` for one more pass of the draft model (for all that share
+    it), ``token_s`` the time a token is worth now, ``belief`` what the drafter's own scores are worth (none: they are
+    taken at their word). A drafter with a finite ``until`` is asked after the others, and only if their guesses are
+    believed to bring fewer tokens than that."""
 
     limits: Limits
     row_s: float = 0.0

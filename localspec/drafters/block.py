@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import CARRIED, BlockDrafter, Row, Rows, Work
 from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
-from localspec.drafters.growth import Growth
+from localspec.drafters.growth import Growth, worth_a_pass
 from localspec.drafters.translation import Translation
 from localspec.drafters.waiting import Waiting
 from localspec.spec.tree import TokenTree
@@ -140,8 +140,10 @@ class BlockGrowth(Growth):
     def read(self, rows: Rows) -> None:
         if CARRIED in rows.features:
             self._beside = rows.features[CARRIED][self._block.first_row :]
-        while self.wants_pass:
+        growing: Sequence[Growth] = [self]
+        while growing:
             self.take(rows)
+            growing = worth_a_pass(growing)
 
     def _row(self, rows: Rows, node: int) -> Row:
         return rows.logits(self._home[node] + self._block.first_row)

@@ -16,7 +16,7 @@ from collections.abc import Sequence, Set
 from localspec.backends.base import Rows, Target, Work
 from localspec.drafters.base import Ask, Draft, Features
 from localspec.drafters.files import DRAFT_MODEL
-from localspec.drafters.growth import Growth
+from localspec.drafters.growth import Growth, worth_a_pass
 from localspec.drafters.translation import Translation
 from localspec.errors import OutOfMemory
 from localspec.spec.tree import TokenTree
@@ -158,7 +158,8 @@ class DraftModel:
         return Growth(ask, unread, depth, self._pairing, self.name, branches)
 
     def _grow(self, growths: Sequence[Growth]) -> None:
-        while active := [growth for growth in growths if growth.wants_pass]:
+        active = list(growths)
+        while active:
             work = [growth.work(self._lanes[growth.ask.seq]) for growth in active]
             for growth in active:
                 self._growing.pop(growth.ask.seq, None)  # a pass that fails leaves nothing of its trees
@@ -166,6 +167,7 @@ class DraftModel:
             self._growing.update((growth.ask.seq, growth) for growth in active)
             for growth, rows in zip(active, results, strict=True):
                 growth.take(rows)
+            active = worth_a_pass(active)
 
     def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         growth = self._growing.pop(seq, None)

@@ -52,11 +52,13 @@ class Growth:
         self._cache_scores = [1.0] * len(unread)
         self._home = {0: len(unread) - 1}  # guess → its index among the decoded nodes
         self._frontier = [0]  # guesses whose rows come with the next pass
+        self._next: list[int] = []  # those that could come with the one after
         self._done = 0  # decoded nodes of earlier passes
 
     @property
-    def wants_pass(self) -> bool:
-        return bool(self._frontier)
+    def promise(self) -> float:
+        """The tokens that another pass could bring: the sum of the chances that the walk gets to what it would read."""
+        return sum([self._reach[node] for node in self._next])
 
     def work(self, lane: int) -> Work:
         sources = ("",) * len(self._in_cache)
@@ -64,19 +66,20 @@ class Growth:
         return Work(lane, tree, done=self._done, rows_from=max(self._done, self._n_unread - 1))
 
     def take(self, rows: Rows) -> None:
-        """Reads the rows of a pass: the children of the frontier, and which of them are the next frontier."""
+        """Reads the rows of a pass: the children of the frontier, and which of them could be the next frontier."""
         self._done = len(self._in_cache)
         fresh: list[int] = []
         for node in self._frontier:
             for token, score, reach in self._children(node, self._row(rows, node)):
                 fresh.append(self._add(node, token, score, reach))
         limits = self.ask.price.limits
-        self._frontier = []
+        self._next = []
         if fresh and self._depths[fresh[0]] < self._depth and len(self._tokens) - 1 < limits.nodes * limits.width:
-            if len(fresh) > 1:
-                fresh = sorted(fresh, key=lambda node: (-self._reach[node], node))[: limits.width]
-            if self.ask.price.pass_pays(sum([self._reach[node] for node in fresh])):
-                self._frontier = self._grow_on(fresh)
+            self._next = sorted(fresh, key=lambda node: (-self._reach[node], node))[: limits.width]
+
+    def go_on(self) -> None:
+        """Another pass is made."""
+        self._frontier = self._grow_on(self._next)
 
     def _row(self, rows: Rows, node: int) -> Row:
         """Of a pass, the row behind ``node``."""
@@ -176,6 +179,18 @@ class Growth:
     def spelt(self, path: Sequence[int]) -> list[int]:
         """The draft model's tokens of decoded nodes."""
         return [self._in_cache[node] for node in path]
+
+
+def worth_a_pass(growths: Sequence[Growth]) -> list[Growth]:
+    """Those that go on by another pass, which is one for all of them: while together they promise more than it costs.
+    A tree that is deeper than the others ends where its own promise does not carry the pass alone."""
+    able = [growth for growth in growths if growth.promise > 0]
+    promise = sum([growth.promise for growth in able])
+    if not any(growth.ask.price.pass_pays(promise) for growth in able):
+        return []
+    for growth in able:
+        growth.go_on()
+    return able
 
 
 def without(law: Law, barred: frozenset[int]) -> Law:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import NORMED, Row, Rows, Work
 from localspec.drafters.base import Ask, Draft, Features
 from localspec.drafters.files import HYDRA, MEDUSA
-from localspec.drafters.growth import Growth
+from localspec.drafters.growth import Growth, worth_a_pass
 from localspec.drafters.options import Shape
 from localspec.drafters.positions import Guess, Positions, grow
 from localspec.spec.tree import TokenTree
@@ -202,7 +202,9 @@ class Hydra(_OnState):
     def _draft(self, ask: Ask, state: State) -> Draft:
         depth = min(ask.price.limits.depth, self._heads.n)
         growth = Growth(ask, [ask.tokens[-1]], depth, self._pairing, self.name, ask.price.limits.nodes)
-        while growth.wants_pass and depth:
+        growing = [growth] if depth else []
+        while growing:
             work = growth.work(ask.seq)
             growth.take(self._heads.forward(Work(ask.seq, work.tree, work.done, work.rows_from, states=state[None])))
+            growing = worth_a_pass(growing)
         return growth.draft()

@@ -55,7 +55,7 @@ class Masked(Growth):
         return Work(lane, TokenTree.chain([*self._in_cache, *self._masks]), rows_from=self._n_unread - 1)
 
     def take(self, rows: Rows) -> None:
-        self._done, self._frontier = self._n_unread, []
+        self._done = self._n_unread
         first = self._n_unread - 1
 
         def row(position: int) -> Row:

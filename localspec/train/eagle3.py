@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape, usual_layers
-from localspec.backends.torch.llama import TorchLlama, norm
+from localspec.backends.torch.kernels.norm import norm_plainly as norm
+from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.rope import cos_and_sin, rotated
 from localspec.backends.torch.sizes import Shape
 

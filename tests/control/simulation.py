@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from localspec.control import Controller, Limits, PassRecord, Price, Walk, Wish
@@ -80,9 +80,10 @@ def source(
 
 @dataclass(frozen=True)
 class Run:
-    """What happened: seconds and tokens of every step."""
+    """What happened: seconds and tokens of every step; how many guesses were verified in all."""
 
     steps: Sequence[tuple[float, int]]
+    guesses: int = 0
 
     @property
     def seconds(self) -> float:
@@ -96,6 +97,11 @@ class Run:
             clock += seconds
         spans = [ends[i + span] - ends[i] for i in range(start, len(ends) - span)]
         return span * plain_s / max(spans)
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second."""
+        return sum(n for _, n in self.steps) / self.seconds
 
 
 class Guesser(Protocol):
@@ -132,38 +138,143 @@ def run(
     times as long. A row pays ``read`` for every cell of the context, of which ``before`` are there at the start."""
     rng = random.Random(seed)
     at, rows = 0, 1
-    costly = frozenset(name for name, one in sources.items() if one.pass_s)
+    costly = _costly(sources)
     steps: list[tuple[float, int]] = []
     while at < n:
         wish = Wish(0, spec, Limits(64, 64, 64), at, dict.fromkeys(sources, 0), costly)
         (prices,) = controller.plan([wish])
-        proposals: dict[str, TokenTree] = {}
-        draft_s: dict[str, float] = {}
-        for name, price in sorted(prices.items(), key=lambda item: item[1].until < math.inf):
-            if any(prices[other].brought(tree) >= price.until for other, tree in proposals.items()):
-                continue
-            tree = price.limits.fit(sources[name].propose(name, at, price))
-            draft_s[name] = sources[name].pass_s * max(tree.draft_n, 1) if name in costly else sources[name].ask_s
-            if tree.draft_n:
-                proposals[name] = tree
+        proposals, levels = asked(sources, prices, at)
+        draft_s = {name: sources[name].pass_s * n or sources[name].ask_s for name, n in levels.items()}
         tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(text[at])
         wall = (curve(len(tree)) + len(tree) * read * (before + at)) * rng.lognormvariate(0, noise)
         wall += change * (len(tree) != rows)
         wall *= 30 if stalls and rng.random() < stalls else 1
         rows = len(tree)
-        tokens: list[int] = []
-        node = 0
-        while True:
-            token = text[at + len(tokens) + 1]
-            tokens.append(token)
-            child = tree.children[node].get(token)
-            if child is None:
-                break
-            node = child
+        tokens = walked(tree, text, at)
         step = wall + sum(draft_s.values()) + host
         controller.observe(
-            PassRecord(len(tree), before + at, wall, wall, draft_s, step), [Walk(0, proposals, tree, tuple(tokens))]
+            PassRecord(len(tree), before + at, wall, wall, draft_s, step), [Walk(0, proposals, tree, tokens)]
         )
         steps.append((step, len(tokens)))
         at += len(tokens)
     return Run(steps)
+
+
+def asked(
+    sources: Mapping[str, Guesser], prices: Mapping[str, Price], at: int
+) -> tuple[dict[str, TokenTree], dict[str, int]]:
+    """What was guessed over the token of position ``at``, and how many levels each took that was asked; who costs
+    passes comes last, and only where the others brought too little."""
+    proposals: dict[str, TokenTree] = {}
+    levels: dict[str, int] = {}
+    for name, price in sorted(prices.items(), key=lambda item: item[1].until < math.inf):
+        if any(prices[other].brought(tree) >= price.until for other, tree in proposals.items()):
+            continue
+        tree = price.limits.fit(sources[name].propose(name, at, price))
+        levels[name] = max(tree.draft_n, 1)
+        if tree.draft_n:
+            proposals[name] = tree
+    return proposals, levels
+
+
+def walked(tree: TokenTree, text: Sequence[int], at: int) -> tuple[int, ...]:
+    """The tokens that a step decides: ``text`` from behind ``at`` on, as far as ``tree`` has it, and one more."""
+    tokens: list[int] = []
+    node: int | None = 0
+    while node is not None:
+        tokens.append(text[at + len(tokens) + 1])
+        node = tree.children[node].get(tokens[-1])
+    return tuple(tokens)
+
+
+def run_many(
+    controller: Controller,
+    many: Sequence[Mapping[str, Guesser]],
+    curve: Callable[[int], float],
+    n: int,
+    *,
+    spec: SpecParams,
+    rows: int = 512,
+    host: float = 0.03,
+    noise: float = 0.0,
+) -> Run:
+    """``n`` steps of as many sequences at a time as there are entries in ``many``, each with its drafters (of the same
+    names) on a trace of its own. A pass has ``rows`` at most. A drafter that costs passes takes one a level for all who
+    ask it."""
+    rng = random.Random(0)
+    text = range(1 << 20)
+    at = [0] * len(many)
+    room = rows // len(many) - 1
+    guesses = 0
+    steps: list[tuple[float, int]] = []
+    for _ in range(n):
+        wishes = [
+            Wish(i, spec, Limits(room, room, room), at[i], dict.fromkeys(mine, 0), _costly(mine))
+            for i, mine in enumerate(many)
+        ]
+        prices = controller.plan(wishes)
+        found = _as_deep_as_pays([asked(mine, _free(prices[i]), at[i]) for i, mine in enumerate(many)], prices)
+        draft_s = _seconds_of_drafts(many[0], [levels for _, levels in found])
+        trees = [TokenTree.root(at[i]) for i in range(len(many))]
+        some = [i for i, (proposals, _) in enumerate(found) if proposals]
+        if some:
+            chosen = controller.choose([wishes[i] for i in some], [found[i][0] for i in some])
+            for i, tree in zip(some, chosen, strict=True):
+                trees[i] = tree
+        wall = curve(sum(map(len, trees))) * rng.lognormvariate(0, noise)
+        walks = [Walk(i, found[i][0], tree, walked(tree, text, at[i])) for i, tree in enumerate(trees)]
+        step = wall + sum(draft_s.values()) + host
+        controller.observe(PassRecord(sum(map(len, trees)), sum(at), wall, wall, draft_s, step), walks)
+        for i, walk in enumerate(walks):
+            at[i] += len(walk.tokens)
+        steps.append((step, sum(len(walk.tokens) for walk in walks)))
+        guesses += sum(tree.draft_n for tree in trees)
+    return Run(steps, guesses)
+
+
+Found = tuple[dict[str, TokenTree], dict[str, int]]
+
+
+def _free(prices: Mapping[str, Price]) -> dict[str, Price]:
+    """As if passes cost nothing: how many pay is settled when it is seen who would share them."""
+    return {name: replace(price, pass_s=0.0) for name, price in prices.items()}
+
+
+def _as_deep_as_pays(found: Sequence[Found], prices: Sequence[Mapping[str, Price]]) -> list[Found]:
+    """What is there of ``found`` when levels are shared, and end where they promise less than they cost."""
+    deepest = dict[str, int]()
+    for name in {name for _, levels in found for name in levels}:
+        trees = [(proposals[name], prices[i][name]) for i, (proposals, _) in enumerate(found) if name in proposals]
+        depth = 1
+        while any(
+            price.pass_pays(sum(_reach(tree, price, depth) for tree, price in trees if len(tree) > depth + 1))
+            for _, price in trees
+        ):
+            depth += 1
+        deepest[name] = depth
+    return [
+        (
+            {name: tree.cut(deepest[name]) for name, tree in proposals.items()},
+            {name: min(n, deepest[name]) for name, n in levels.items()},
+        )
+        for proposals, levels in found
+    ]
+
+
+def _reach(chain: TokenTree, price: Price, depth: int) -> float:
+    return math.prod(map(price.believed, chain.scores[1 : depth + 1]))
+
+
+def _costly(sources: Mapping[str, Guesser]) -> frozenset[str]:
+    return frozenset(name for name, one in sources.items() if one.pass_s)
+
+
+def _seconds_of_drafts(sources: Mapping[str, Guesser], levels: Sequence[Mapping[str, int]]) -> dict[str, float]:
+    """Passes are shared, looks into the past are not."""
+    return {
+        name: max(mine.get(name, 0) for mine in levels) * one.pass_s
+        if one.pass_s
+        else sum(name in mine for mine in levels) * one.ask_s
+        for name, one in sources.items()
+        if any(name in mine for mine in levels)
+    }

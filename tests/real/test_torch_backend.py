@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
+from localspec.backends.torch.kernels.dispatch import PLAIN as TORCHS
+from localspec.backends.torch.kernels.dispatch import Choice
 from localspec.backends.torch.target import TorchTarget
 from localspec.drafters.files import EAGLE, EAGLE3, MEDUSA, PARD
 from localspec.engine import Engine
@@ -18,7 +20,7 @@ from localspec.errors import Cancelled, LocalspecError, ModelFault, UsageError
 from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.types import GenerationRequest, SamplingParams
 from tests.cli.support import ALONE, error_line, run
-from tests.real.support import GREEDY, PLAIN, TREE, answer, check_all_ways, exact_options, opened, ties
+from tests.real.support import GREEDY, PLAIN, TREE, answer, check_all_ways, exact_options, opened, ties, together
 from tests.support.gguf_files import TinyModel, TokenizerKeys, damage
 from tests.support.gguf_heads import TinyHead
 from tests.support.gguf_mtp import TinyMtp
@@ -78,6 +80,25 @@ def test_guesses_from_the_text_change_none(folder: Path) -> None:
         guessed = answer(engine, wish)
         assert guessed.stats.draft_n > 0
         assert guessed.ids == answer(engine, replace(wish, spec=PLAIN)).ids
+
+
+def test_the_text_is_the_same_where_passes_are_filled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a card, which has no memory for numbers; but the kernels are torch's, and one line says so."""
+    wish = GenerationRequest(tokens=TEXT, max_tokens=15, sampling=GREEDY, spec=TREE)
+    wishes = [wish, replace(wish, tokens=TEXT[:8], sampling=SamplingParams(temperature=0.8, seed=5))]
+    with monkeypatch.context() as card:
+        choice = Choice(replace(TORCHS, waits=False), "no Triton here")
+        card.setattr("localspec.torch_loading.choose", lambda device: choice)
+        card.setattr("localspec.torch_loading.free_bytes", lambda device: 0)
+        with load(options(folder, "draft.gguf", sequences=2)) as engine:
+            assert isinstance(engine.target, TorchTarget)
+            assert engine.target._graphs is not None
+            assert engine.info.warnings == ("no Triton here",)
+            assert any(name == "matrices" for name, _ in engine.info.loads[0].settings)
+            found = together(engine, wishes)
+    assert min(one.stats.draft_n for one in found) > 10
+    with load(options(folder, spec_types=())) as engine:
+        assert [one.ids for one in found] == [answer(engine, replace(wish, spec=PLAIN)).ids for wish in wishes]
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SamplingParams(temperature=0.8, seed=5)], ids=["greedy", "drawn"])

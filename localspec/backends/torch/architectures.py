@@ -137,6 +137,8 @@ def check_tensors(names: Iterable[str], layers: int, file: str) -> None:
     needed = {"token_embd.weight", "output_norm.weight"}
     for layer in range(layers):
         experts = f"blk.{layer}.ffn_gate_inp.weight" in found
+        norms = {f"blk.{layer}.attn_{part}_norm.weight" for part in "qk"}
+        needed |= norms if norms & found else set()
         whole = f"blk.{layer}.attn_qkv.weight" in found
         parts = ("attn_norm", "attn_output", "ffn_norm", *(("attn_qkv",) if whole else ("attn_q", "attn_k", "attn_v")))
         needed |= {

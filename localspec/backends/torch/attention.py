@@ -12,7 +12,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn, turned
 from localspec.backends.torch.sizes import Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Queries, keys and values of the tokens of a pass, ``[texts, heads, n, each]``, as matrices gave them; keys and
+    values may have fewer heads. ``turn`` is that of the tokens' positions."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    turn: Turn
+    norms: HeadNorms | None = None
+
+    def turned(self) -> tuple[Tensor, Tensor]:
+        """Queries and keys, normed and turned."""
+        return turned(self.q, self.k, self.turn, self.norms)
 
 
 class Past(Protocol):
@@ -20,9 +37,9 @@ class Past(Protocol):
         """Positions ``[n]`` of the tokens of a pass."""
         ...
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What each token takes from those that it sees: all ``[texts, heads, n, each]``. Keys and values may have
-        fewer heads than queries; where texts go on, they are kept."""
+    def attend(self, layer: int, heads: Heads) -> Tensor:
+        """What each token takes from those that it sees: ``[texts, heads, n, each]``. Where texts go on, keys and
+        values are kept."""
         ...
 
 
@@ -35,8 +52,8 @@ class Nothing:
     def places(self, n: int) -> Tensor:
         return torch.arange(n, device=self._device)
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return _in_order(self._sizes, layer, q, k, v)
+    def attend(self, layer: int, heads: Heads) -> Tensor:
+        return _in_order(self._sizes, layer, *heads.turned(), heads.v)
 
 
 @dataclass(slots=True)
@@ -58,10 +75,11 @@ class Cache:
     def places(self, n: int) -> Tensor:
         return torch.arange(self.n, self.n + n)
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(self, layer: int, heads: Heads) -> Tensor:
+        q, k = heads.turned()
         end = self.n + k.shape[2]
         keys, values = self.keys[layer], self.values[layer]
-        keys[:, :, self.n : end], values[:, :, self.n : end] = k, v
+        keys[:, :, self.n : end], values[:, :, self.n : end] = k, heads.v
         if layer == self.sizes.layers - 1:
             self.n = end
         return _in_order(self.sizes, layer, q, keys[:, :, :end], values[:, :, :end])

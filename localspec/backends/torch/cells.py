@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from localspec.backends.torch.attention import mixed
+from localspec.backends.torch.attention import Heads, mixed
 from localspec.backends.torch.place import Place
 from localspec.backends.torch.sizes import Sizes
 from localspec.spec.tree import TokenTree
@@ -128,24 +129,40 @@ class Pass:
     """
 
     def __init__(self, work: Sequence[tuple[Text, TokenTree, int]], check: Callable[[], None] = lambda: None) -> None:
-        self._cells, self._check = work[0][0].cells, check
+        self._cells, self.check = work[0][0].cells, check
         ends = np.cumsum([len(tree) - done for _, tree, done in work])
         self.parts = [
             Part(text, tree, done, slice(int(end) - len(tree) + done, int(end)))
             for (text, tree, done), end in zip(work, ends, strict=True)
         ]
-        new = np.concatenate([part.new for part in self.parts])
-        self._new = _index(new, self._cells.device)
-        self._places = np.concatenate([part.places for part in self.parts])
+
+    @property
+    def rows(self) -> int:
+        return len(self.new)
+
+    @cached_property
+    def new(self) -> Table:
+        """Cells of the rows."""
+        return np.concatenate([part.new for part in self.parts])
+
+    @cached_property
+    def positions(self) -> Table:
+        """Of the rows."""
+        return np.concatenate([part.places for part in self.parts])
+
+    @cached_property
+    def _new(self) -> slice | Tensor:
+        return _index(self.new, self._cells.device)
 
     def places(self, n: int) -> Tensor:
-        return torch.from_numpy(self._places).to(self._cells.device)
+        return torch.from_numpy(self.positions).to(self._cells.device)
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        self._check()
+    def attend(self, layer: int, heads: Heads) -> Tensor:
+        self.check()
+        q, k = heads.turned()
         sizes = self._cells.sizes
         keys, values = self._cells.layers[layer]
-        keys[:, self._new], values[:, self._new] = k[0], v[0]
+        keys[:, self._new], values[:, self._new] = k[0], heads.v[0]
         window = sizes.window(layer)
         found = []
         for part in self.parts:
@@ -168,11 +185,21 @@ class Part:
 
     def __init__(self, text: Text, tree: TokenTree, done: int, rows: slice) -> None:
         self.rows, self._device = rows, text.cells.device
-        self._table, self._n, self._sees = text.table, text.n, text.sees[done:]
+        self.table, self.n, self.done, self._sees = text.table, text.n, done, text.sees[done:]
         self._nodes = np.array(tree.depths) + text.n
         self.places = self._nodes[done:]
         self.new = text.table[text.n + done :]
         self._views: dict[int, View] = {}
+
+    @property
+    def nodes(self) -> int:
+        """Of the whole tree."""
+        return len(self._nodes)
+
+    def sees(self, window: int) -> Seen:
+        """``[rows, nodes]``: which nodes of its tree each row sees, where it sees so many tokens at most; 0: any
+        number."""
+        return self._sees & (self.places[:, None] - self._nodes < window) if window else self._sees
 
     def seen(self, window: int) -> View:
         """What the rows look at where each sees so many tokens at most; 0: any number."""
@@ -182,12 +209,12 @@ class Part:
         return view
 
     def _view(self, window: int) -> View:
-        first = min(max(int(self.places.min()) - window + 1, 0), self._n) if window else 0
-        sees = np.concatenate((np.ones((len(self.places), self._n - first), bool), self._sees), axis=1)
-        if window:
-            sees &= self.places[:, None] - np.concatenate((np.arange(first, self._n), self._nodes)) < window
+        first = min(max(int(self.places.min()) - window + 1, 0), self.n) if window else 0
+        behind = self.places[:, None] - np.arange(first, self.n)
+        text = behind < window if window else np.ones_like(behind, bool)
+        sees = np.concatenate((text, self.sees(window)), axis=1)
         mask = None if sees.all() else torch.from_numpy(sees).to(self._device)
-        return View(_index(self._table[first:], self._device), mask)
+        return View(_index(self.table[first:], self._device), mask)
 
 
 def _index(cells: Table, device: torch.device) -> slice | Tensor:

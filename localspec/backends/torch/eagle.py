@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from localspec.backends.torch.attention import Heads
 from localspec.backends.torch.eagle_weights import EagleWeights, HeadShape
-from localspec.backends.torch.llama import norm
+from localspec.backends.torch.kernels.norm import norm_plainly
+from localspec.backends.torch.kernels.rope_write import Turn
 from localspec.backends.torch.place import Place
-from localspec.backends.torch.rope import rotated
 
-#: Attention of a layer over what the cache holds and what is new: (layer, queries, keys, values) → mixed values, each
-#: ``[texts, heads, rows, each]``.
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-Turn = tuple[Tensor, Tensor]
+#: Attention of a layer over what the cache holds and what is new, as that of `Past`.
+Attend = Callable[[int, Heads], Tensor]
 
 
 class Eagle(Protocol):
@@ -58,7 +57,7 @@ class _Decoder:
         return F.linear(x, self._weights[f"{part}.weight"], self._weights.get(f"{part}.bias"))
 
     def _norm(self, part: str, x: Tensor) -> Tensor:
-        return norm(x, self._weights[f"{part}.weight"], self.shape.eps)
+        return norm_plainly(x, self._weights[f"{part}.weight"], self.shape.eps)
 
     def _layer(self, layer: int, read: Tensor, past: Tensor, turn: Turn, attend: Attend) -> Tensor:
         """One layer, whose attention reads ``read``; ``past`` goes past it."""
@@ -68,8 +67,8 @@ class _Decoder:
         def split(part: str, heads: int) -> Tensor:
             return self._linear(block + part, read).view(texts, rows, heads, shape.each).transpose(1, 2)
 
-        q, k = rotated(split("attn_q", shape.heads), turn), rotated(split("attn_k", shape.kv_heads), turn)
-        mixed = attend(layer, q, k, split("attn_v", shape.kv_heads))
+        k, v = (split(part, shape.kv_heads) for part in ("attn_k", "attn_v"))
+        mixed = attend(layer, Heads(split("attn_q", shape.heads), k, v, turn))
         x = past + self._linear(block + "attn_output", mixed.transpose(1, 2).reshape(texts, rows, -1))
         inner = self._norm(block + "ffn_norm", x)
         gate = F.silu(self._linear(block + "ffn_gate", inner))

@@ -15,6 +15,7 @@ from localspec.backends.torch.cells import Cells, Pass
 from localspec.backends.torch.eagle import eagle
 from localspec.backends.torch.eagle_weights import EagleWeights
 from localspec.backends.torch.ends import Ends
+from localspec.backends.torch.kernels.rope_write import Turn
 from localspec.backends.torch.place import Place, array
 from localspec.backends.torch.rope import cos_and_sin
 from localspec.backends.torch.texts import Computed, TorchTexts
@@ -76,14 +77,14 @@ class TorchHead(TorchTexts):
     def _compute(self, work: Sequence[Work], past: Pass) -> Computed:
         embedded = torch.cat([self._place.put(self._embed(item.tree.tokens[item.done :])) for item in work])
         states = torch.cat([self._place.put_array(_states(item)) for item in work])
-        cos, sin = cos_and_sin(past.places(len(states)), self._turns)
-        turn = self._place.put(cos), self._place.put(sin)
+        turn = Turn(*cos_and_sin(past.places(len(states)), self._turns))
         carried, last = self._net.read(embedded[None], states[None], turn, past.attend)
         return Computed(last[0], {CARRIED: carried[0]})
 
-    def _scored(self, last: Tensor) -> NDArray[np.float32]:
-        """By the target's ids."""
-        scores = array(F.linear(last, self._unembedding))
+    def _scored(self, last: Tensor) -> Tensor:
+        return F.linear(last, self._unembedding)
+
+    def _by_token(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         if self._ids is None:
             return scores
         self._scores[: len(scores), self._ids] = scores

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from localspec.backends.torch.checkpoint import Checkpoint
 from localspec.backends.torch.hub_names import MODEL_ENDS, MODEL_LAYER, NORMS_OF_HEADS, is_turned
+from localspec.backends.torch.kernels.dispatch import choose
 from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.place import Place
 from localspec.backends.torch.rope import paired as paired_rows
@@ -43,7 +44,7 @@ class HubLlama(TorchLlama):
             _check(weights, shape)
             if (factors := rope_factors(config, shape.each)) is not None:
                 weights["rope_freqs.weight"] = factors
-            super().__init__(shape, weights)
+            super().__init__(shape, weights, choose(place.device).ops)
         except KeyError as error:
             raise ModelLoadError(
                 f"the checkpoint lacks {error.args[0]}", hint="Get all files of the repository."

@@ -6,10 +6,10 @@ is told by its `Shape`, and by which tensors it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,18 +23,20 @@ from localspec.backends.torch.architectures import (
     original_length,
     read_shape,
 )
-from localspec.backends.torch.attention import Nothing, Past
+from localspec.backends.torch.attention import Heads, Nothing, Past
 from localspec.backends.torch.gguf_file import read_sizes
+from localspec.backends.torch.joined import Weight, join
+from localspec.backends.torch.kernels.dispatch import PLAIN, Ops
+from localspec.backends.torch.kernels.planes import Planes
+from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn
 from localspec.backends.torch.place import Place
-from localspec.backends.torch.rope import RopeScaling, cos_and_sin, rotated, turns
+from localspec.backends.torch.rope import RopeScaling, cos_and_sin, turns
 from localspec.backends.torch.sizes import Shape
 from localspec.backends.torch.tensors import Told, gguf_tensors
 from localspec.hub.header import Header
 
 ARCHITECTURE = "llama"
 _FREQUENCIES = "rope_freqs.weight"
-
-Turn = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,15 @@ class Read:
 
 
 class TorchLlama:
-    """A model with these weights, by the names of GGUF files."""
+    """A model with these weights, by the names of GGUF files, which computes by the kernels ``ops``. A matrix may lie
+    in planes, for kernels that read quantised ones."""
 
-    def __init__(self, shape: Shape, weights: Mapping[str, Tensor]) -> None:
-        self.shape, self.weights = shape, weights
-        self.embedding = self.weights["token_embd.weight"]
+    def __init__(self, shape: Shape, weights: Mapping[str, Weight], ops: Ops = PLAIN) -> None:
+        self.shape, self.ops = shape, ops
+        self.weights: Mapping[str, Any] = weights
+        self.embedding: Tensor = self.weights["token_embd.weight"]
         self.unembedding = self.weights.get("output.weight", self.embedding)
         build = shape.build
-        self._activated: Callable[[Tensor], Tensor] = partial(F.gelu, approximate="tanh") if build.gelu else F.silu
         self._turning = self._turning_by(shape.rope_base, build.scaling, self.weights.get(_FREQUENCIES))
         # Where only near tokens are seen, no position is far.
         self._turning_near = self._turning_by(build.window_base, RopeScaling(), None)
@@ -68,6 +71,8 @@ class TorchLlama:
         rope: RopeOptions | None = None,
         place: Place | None = None,
         told: Told = lambda share: None,
+        ops: Ops = PLAIN,
+        packed: bool = False,
     ) -> TorchLlama:
         """That of a GGUF file, or of several that are one.
 
@@ -76,16 +81,21 @@ class TorchLlama:
                 otherwise where texts are long.
             rope: what the user wants to be otherwise.
             told: the share that was read, 0…1, before each tensor.
+            ops: what it computes by. Where a kernel takes longer to start than to run, matrices are joined.
+            packed: matrices for which there are kernels stay quantised.
 
         Raises:
             ModelLoadError: another architecture, tensors that are not known, or the file cannot be read.
         """
         header, shape = read_header_and_shape(path, rope)
-        tensors = gguf_tensors(path, (place or Place()).put, told)
+        place = place or Place()
+        tensors = gguf_tensors(path, place.put, told, place.pack if packed else None)
         check_tensors(tensors, shape.layers, path.name)
+        if not ops.waits:
+            join(tensors, shape.layers)
         long = (n_ctx or header.number("{arch}.context_length") or 0) > original_length(header)
         factors = tensors.get(f"rope_factors_{'long' if long else 'short'}.weight")
-        return cls(shape, tensors if factors is None else {_FREQUENCIES: factors, **tensors})
+        return cls(shape, tensors if factors is None else {_FREQUENCIES: factors, **tensors}, ops)
 
     def _turning_by(self, base: float, scaling: RopeScaling, slower: Tensor | None) -> tuple[Tensor, float]:
         """The radians of a position, and how large sine and cosine are."""
@@ -99,6 +109,11 @@ class TorchLlama:
         """Of all weights."""
         return sum(int(weights.nbytes) for weights in self.weights.values())
 
+    @property
+    def waits(self) -> bool:
+        """Whether a pass waits for the device: which experts are asked is looked up here."""
+        return self.ops.waits or self.shape.build.experts > 0
+
     def block(self, layer: int, name: str) -> Tensor:
         return self.weights[f"blk.{layer}.{name}.weight"]
 
@@ -111,30 +126,37 @@ class TorchLlama:
         """As `read`, so that weights can learn from it."""
         past = past or Nothing(self.shape, tokens.device)
         x = F.embedding(tokens, self.embedding) * self.shape.build.embedding_scale
-        far, near = (self._turn(past.places(tokens.shape[1]), one, x) for one in (self._turning, self._turning_near))
-        kept = {}
+        far, near = (self._turn(past.places(tokens.shape[1]), one) for one in (self._turning, self._turning_near))
+        kept, read = {}, self._norm("blk.0.attn_norm", x)
         for layer in range(self.shape.layers):
             if layer in layers:
                 kept[layer] = x
-            x = x + self._attention(layer, x, near if self.shape.window(layer) else far, past)
-            x = x + self._inner(layer, x)
-        return Read(self._norm("output_norm", x), kept)
+            block, is_last = f"blk.{layer}.", layer == self.shape.layers - 1
+            turn = near if self.shape.window(layer) else far
+            x, read = self._add_norm(self._attention(layer, read, turn, past), x, f"{block}ffn_norm")
+            behind = "output_norm" if is_last else f"blk.{layer + 1}.attn_norm"
+            x, read = self._add_norm(self._inner(block, read), x, behind)
+        return Read(read, kept)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Logits behind states ``[…, width]`` that came out of the last norm."""
-        return F.linear(hidden, self.unembedding)
+        return self._times(hidden, self.unembedding)
 
-    def _turn(self, places: Tensor, turning: tuple[Tensor, float], like: Tensor) -> Turn:
+    def _turn(self, places: Tensor, turning: tuple[Tensor, float]) -> Turn:
         cos, sin = cos_and_sin(places, turning[0])
-        return (cos * turning[1]).to(like.dtype), (sin * turning[1]).to(like.dtype)
+        return Turn(cos * turning[1], sin * turning[1], self.shape.build.halves)
 
-    def _attention(self, layer: int, x: Tensor, turn: Turn, past: Past) -> Tensor:
-        block, halves = f"blk.{layer}.", self.shape.build.halves
-        q, k, v = self._heads(block, self._norm(f"{block}attn_norm", x))
-        q, k = self._norm_if(f"{block}attn_q_norm", q), self._norm_if(f"{block}attn_k_norm", k)
-        seen = past.attend(layer, rotated(q, turn, halves=halves), rotated(k, turn, halves=halves), v)
+    def _attention(self, layer: int, read: Tensor, turn: Turn, past: Past) -> Tensor:
+        block = f"blk.{layer}."
+        q, k, v = self._heads(block, read)
+        seen = past.attend(layer, Heads(q, k, v, turn, self._head_norms(block)))
         given = self._linear(f"{block}attn_output", seen.transpose(1, 2).flatten(2))
         return self._norm_if(f"{block}post_attention_norm", given)
+
+    def _head_norms(self, block: str) -> HeadNorms | None:
+        """Some architectures norm each head."""
+        q = self.weights.get(f"{block}attn_q_norm.weight")
+        return None if q is None else HeadNorms(q, self.weights[f"{block}attn_k_norm.weight"], self.shape.eps)
 
     def _heads(self, block: str, x: Tensor) -> list[Tensor]:
         """Queries, keys and values of ``x`` ``[texts, n, width]``: ``[texts, heads, n, each]``."""
@@ -146,11 +168,9 @@ class TorchLlama:
             rows = tuple(self._linear(f"{block}attn_{part}", x) for part in "qkv")
         return [part.view(*x.shape[:2], -1, shape.each).transpose(1, 2) for part in rows]
 
-    def _inner(self, layer: int, x: Tensor) -> Tensor:
-        block = f"blk.{layer}."
-        read = self._norm(f"{block}ffn_norm", x)
+    def _inner(self, block: str, read: Tensor) -> Tensor:
         if f"{block}ffn_gate_inp.weight" in self.weights:
-            given = self._experts(block, read.flatten(0, 1)).view_as(x)
+            given = self._experts(block, read.flatten(0, 1)).view_as(read)
         else:
             up = self._linear(f"{block}ffn_up", read)
             gate, up = (
@@ -158,7 +178,7 @@ class TorchLlama:
                 if f"{block}ffn_gate.weight" in self.weights
                 else up.chunk(2, dim=-1)
             )
-            given = self._linear(f"{block}ffn_down", self._activated(gate) * up)
+            given = self._linear(f"{block}ffn_down", self._gated(gate, up))
         return self._norm_if(f"{block}post_ffw_norm", given)
 
     def _experts(self, block: str, rows: Tensor) -> Tensor:
@@ -171,15 +191,28 @@ class TorchLlama:
         for expert in chosen.unique().tolist():
             at, place = (chosen == expert).nonzero(as_tuple=True)
             read = rows[at]
-            inner = self._activated(read @ gate[expert].T) * (read @ up[expert].T)
+            inner = self._gated(read @ gate[expert].T, read @ up[expert].T)
             given.index_add_(0, at, inner @ down[expert].T * share[at, place, None])
         return given
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+        return self._times(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+
+    def _times(self, x: Tensor, matrix: Weight, bias: Tensor | None = None) -> Tensor:
+        if not isinstance(matrix, Planes):
+            return F.linear(x, matrix, bias)
+        product = self.ops.matmul(x, matrix)
+        return product if bias is None else product + bias
+
+    def _gated(self, gate: Tensor, up: Tensor) -> Tensor:
+        return self.ops.gated(gate, up, gelu=self.shape.build.gelu)
+
+    def _add_norm(self, x: Tensor, carried: Tensor, name: str) -> tuple[Tensor, Tensor]:
+        """The sum, and its norm."""
+        return self.ops.add_norm(x, carried, self.weights[f"{name}.weight"], self.shape.eps)
 
     def _norm(self, name: str, x: Tensor) -> Tensor:
-        return norm(x, self.weights[f"{name}.weight"], self.shape.eps)
+        return self.ops.norm(x, self.weights[f"{name}.weight"], self.shape.eps)
 
     def _norm_if(self, name: str, x: Tensor) -> Tensor:
         """Some architectures norm here."""
@@ -190,8 +223,3 @@ def read_header_and_shape(path: Path, rope: RopeOptions | None = None) -> tuple[
     """What a GGUF file says of its model, without its tensors. As `TorchLlama.of_file`."""
     header, sizes, n_vocab = read_sizes(path, ARCHITECTURES, LLAMACPP)
     return header, read_shape(header, sizes, n_vocab, rope or RopeOptions())
-
-
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMSNorm over the last axis."""
-    return F.rms_norm(x, (x.shape[-1],), weight, eps)

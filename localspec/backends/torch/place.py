@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from localspec.backends.options import CPU_ONLY, ModelOptions
+from localspec.backends.torch.kernels.planes import Planes, repacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class Place:
     def put(self, weights: Tensor) -> Tensor:
         return weights.to(self.device, self.dtype)
 
+    def pack(self, raw: Tensor, kind: str) -> Planes:
+        """Planes of the bytes of a quantised matrix."""
+        return repacked(raw.to(self.device), kind)
+
     def put_array(self, numbers: NDArray[np.float32]) -> Tensor:
         return self.put(torch.from_numpy(numbers))
 
@@ -52,10 +58,23 @@ class Place:
             torch.set_num_threads(n)
 
 
+def free_bytes(device: torch.device) -> int | None:
+    """Of a card; ``None`` of anything else."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
+
+
 def array(numbers: Tensor) -> NDArray[np.float32]:
     """In float32, in this machine's memory."""
-    found: NDArray[np.float32] = numbers.float().cpu().numpy()
-    return found
+    return arrays((numbers,))[0]
+
+
+def arrays(found: Sequence[Tensor]) -> list[NDArray[np.float32]]:
+    """As `array`; a card is waited for once."""
+    if all(one.device.type == "cpu" for one in found):
+        return [one.float().numpy() for one in found]
+    here = [torch.empty(one.shape, pin_memory=True).copy_(one.float(), non_blocking=True) for one in found]
+    torch.cuda.current_stream(found[0].device).synchronize()
+    return [one.numpy() for one in here]
 
 
 def read_speed_of_card() -> tuple[int, float] | None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from localspec.backends.base import NORMED, TargetCaps, Work
 from localspec.backends.torch.cells import Cells, Pass
-from localspec.backends.torch.llama import TorchLlama
-from localspec.backends.torch.place import Place, array
+from localspec.backends.torch.graphs import Graphs
+from localspec.backends.torch.llama import Read, TorchLlama
+from localspec.backends.torch.place import Place
 from localspec.backends.torch.texts import Computed, TorchTexts
 from localspec.errors import DecodeError
 from localspec.vocab import Vocab
@@ -29,6 +28,8 @@ class TorchTarget(TorchTexts):
         sequences: open at once.
         max_rows: nodes in one pass, ``max_outputs`` of them with logits; 0: all.
         place: where the model is.
+        buckets: whether passes of few rows are filled up to one of few sizes, and read from memory that stays where it
+            is; ``None``: where the model's kernels are for that.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class TorchTarget(TorchTexts):
         max_rows: int = 512,
         max_outputs: int = 0,
         place: Place | None = None,
+        buckets: bool | None = None,
     ) -> None:
         place = place or Place()
         self._model = model
@@ -57,10 +59,17 @@ class TorchTarget(TorchTexts):
         )
         full = f"the context of {n_ctx} cells is full", "Raise -c, or start a new conversation."
         super().__init__(vocab, caps, Cells(model.shape, n_ctx, place), place, full)
+        filled = not model.ops.waits if buckets is None else buckets
+        self._graphs = Graphs(model, self._cells, sequences) if filled else None
 
     @property
     def model(self) -> TorchLlama:
         return self._model
+
+    @property
+    def note(self) -> str:
+        """One line where its passes could not be made CUDA graphs; empty otherwise."""
+        return "" if self._graphs is None else self._graphs.note
 
     @property
     def cache_bytes(self) -> int:
@@ -69,7 +78,8 @@ class TorchTarget(TorchTexts):
 
     def close_all(self) -> None:
         super().close_all()
-        vars(self).pop("_model", None)  # whoever still holds a closed target holds no weights
+        for name in ("_model", "_graphs"):  # whoever still holds a closed target holds no weights
+            vars(self).pop(name, None)
 
     def _compute(self, work: Sequence[Work], past: Pass) -> Computed:
         tokens = [token for item in work for token in item.tree.tokens[item.done :]]
@@ -78,9 +88,14 @@ class TorchTarget(TorchTexts):
                 f"a pass of more than {self._caps.max_rows} rows was asked for", hint="Raise -ub or draft fewer tokens."
             )
         asked = {layer for item in work for layer in item.features}
-        read = self._model.read(torch.tensor([tokens], device=self._place.device), asked - {NORMED}, past)
+        read = self._read(tokens, asked - {NORMED}, past)
         layers = {**read.layers, NORMED: read.hidden} if NORMED in asked else read.layers
         return Computed(read.hidden[0], {layer: states[0] for layer, states in layers.items()})
 
-    def _scored(self, last: Tensor) -> NDArray[np.float32]:
-        return array(self._model.scores(last))
+    def _read(self, tokens: Sequence[int], layers: Set[int], past: Pass) -> Read:
+        if self._graphs is not None and self._graphs.takes(past):
+            return self._graphs.read(tokens, layers, past)
+        return self._model.read(torch.tensor([tokens], device=self._place.device), layers, past)
+
+    def _scored(self, last: Tensor) -> Tensor:
+        return self._model.scores(last)

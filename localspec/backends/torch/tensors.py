@@ -1,4 +1,4 @@
-"""Tensors of GGUF files, in float32."""
+"""Tensors of GGUF files, in float32, or quantised as they are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from localspec.backends.torch.kernels.planes import KINDS, Planes
 from localspec.errors import ModelLoadError
 from localspec.hub.header import Header, read_header
 from localspec.hub.header import Tensor as Entry
@@ -19,6 +20,8 @@ from localspec.hub.names import parts_of
 
 #: Is told the share of something that is done, 0…1; what it raises ends it.
 Told = Callable[[float], None]
+#: Makes planes of the bytes of a quantised matrix, ``[rows, bytes of a row]``, which is of a kind that has planes.
+Pack = Callable[[Tensor, str], Planes]
 
 EMBEDDING = ("token_embd.weight",)
 #: Many models have one matrix for both ends.
@@ -53,28 +56,58 @@ def gguf_tensor(path: Path, names: tuple[str, ...]) -> Tensor:
 
 
 def gguf_tensors(
-    path: Path, put: Callable[[Tensor], Tensor] = lambda read: read, told: Told = lambda share: None
-) -> dict[str, Tensor]:
+    path: Path,
+    put: Callable[[Tensor], Tensor] = lambda read: read,
+    told: Told = lambda share: None,
+    pack: Pack | None = None,
+) -> dict[str, Any]:
     """All of a model's, by name: ids (``d2t``) in int64, everything else in float32. What a file has in float32 is not
     read but mapped: its pages come when they are used.
 
     Args:
         put: takes each to where it is to lie.
         told: the share that was read, 0…1, before each.
+        pack: does that with matrices that stay quantised. Not given: none does.
 
     Raises:
         ModelLoadError: a file cannot be read, or is shorter than it says.
     """
     headers = list(_headers(path))
     whole = max(sum(entry.elements for header in headers for entry in header.tensors), 1)
-    found, done = dict[str, Tensor](), 0
+    found, done = dict[str, Any](), 0
     for header in headers:
         for entry in header.tensors:
             told(done / whole)
-            found[entry.name] = put(_tensor(header, entry))
+            if pack is not None and is_packable(entry):
+                raw = torch.from_numpy(_raw(header, entry))
+                found[entry.name] = pack(raw, gguf.GGMLQuantizationType(entry.kind).name)
+            else:
+                found[entry.name] = put(_tensor(header, entry))
             done += entry.elements
     told(1.0)
     return found
+
+
+def is_packable(entry: Entry) -> bool:
+    """Whether it can stay quantised: a matrix whose rows fill whole words of planes, and of which no rows are looked
+    up."""
+    kind = KINDS.get(gguf.GGMLQuantizationType(entry.kind).name)
+    return kind is not None and len(entry.shape) == 2 and not entry.shape[0] % 64 and entry.name not in EMBEDDING
+
+
+def packed_bytes(path: Path, each: int) -> int:
+    """What a model's tensors take where some of them stay quantised, and a number of the others takes ``each`` bytes.
+
+    Raises:
+        ModelLoadError: a file cannot be read.
+    """
+    return int(sum(_size(entry, each) for header in _headers(path) for entry in header.tensors))
+
+
+def _size(entry: Entry, each: int) -> float:
+    if not is_packable(entry):
+        return entry.elements * each
+    return entry.elements * KINDS[gguf.GGMLQuantizationType(entry.kind).name].bits / 8
 
 
 def _tensor(header: Header, entry: Entry) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from localspec.backends.base import Row, Rows, TargetCaps, Work
 from localspec.backends.torch.cells import Cells, Pass, Text
-from localspec.backends.torch.place import Place, array
+from localspec.backends.torch.place import Place, arrays
 from localspec.errors import Cancelled, EngineError, OutOfMemory
 from localspec.sampling import SamplerState
 from localspec.vocab import Vocab
@@ -23,7 +23,7 @@ from localspec.vocab import Vocab
 @dataclass(frozen=True, slots=True)
 class Computed:
     """What a pass gives, a row each new node, ``[rows, width]``: what logits are made of, and the features that were
-    asked for, as in `Rows`."""
+    asked for, as in `Rows`. Rows that only fill a pass may follow."""
 
     last: Tensor
     layers: Mapping[int, Tensor]
@@ -107,18 +107,23 @@ class TorchTexts(ABC):
         """Computes the new nodes of ``work``, those of one text behind those of another."""
 
     @abstractmethod
-    def _scored(self, last: Tensor) -> NDArray[np.float32]:
-        """Logits of rows that `_compute` gave: ``[rows, n_vocab]``."""
+    def _scored(self, last: Tensor) -> Tensor:
+        """Logits of rows that `_compute` gave: ``[rows, scored tokens]``."""
+
+    def _by_token(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What `_scored` gave, as ``[rows, n_vocab]``."""
+        return scores
 
     def _pass(self, work: Sequence[Work], past: Pass) -> list[Rows]:
         computed = self._compute(work, past)
         firsts = [max(item.rows_from - item.done, 0) for item in work]
         asked = [computed.last[part.rows][first:] for part, first in zip(past.parts, firsts, strict=True)]
-        scores = self._scored(torch.cat(asked))
+        scores, *states = arrays((self._scored(torch.cat(asked)), *computed.layers.values()))
+        scores = self._by_token(scores)
         found: list[Rows] = []
         for item, part, first, rows in zip(work, past.parts, firsts, asked, strict=True):
             mine, scores = scores[: len(rows)], scores[len(rows) :]
-            features = {layer: array(states[part.rows]) for layer, states in computed.layers.items()}
+            features = {layer: one[part.rows] for layer, one in zip(computed.layers, states, strict=True)}
             found.append(TorchRows(mine, item.done + first, features))
         return found
 

@@ -65,7 +65,7 @@ import sys
 sys.modules["triton"] = None
 import torch
 from localspec.backends.torch.kernels.dispatch import choose
-print(choose(torch.device("cpu")).ops.gated(torch.ones(1, 4)).tolist())
+print(choose(torch.device("cpu")).ops.gated(*torch.ones(2, 1, 4)).tolist())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(gated.gated_plainly(torch.ones(1, 4)).tolist())
+    assert done.stdout.strip() == str(gated.gated_plainly(*torch.ones(2, 1, 4)).tolist())

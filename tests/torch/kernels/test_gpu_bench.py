@@ -13,11 +13,14 @@ pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 import torch
 
+from localspec.backends.torch.cells import Cells
+from localspec.backends.torch.graphs import Graphs
 from localspec.backends.torch.kernels.dispatch import PLAIN, TRITON
 from localspec.backends.torch.kernels.jit import Card
+from localspec.backends.torch.place import Place
 from scripts.gpu_bench import BATCHES, PLANS, ROWS, TINY, main, run, table
-from scripts.gpu_measure import DEPTHS, Bench, draftings, replayed
-from scripts.gpu_model import FORMS, SHAPES, Decoder, Feed, Shape, layer_bytes, random_matrix, size_of
+from scripts.gpu_measure import DEPTHS, Bench, draftings, replayed, step
+from scripts.gpu_model import FORMS, SHAPES, Decoder, Shape, layer_bytes, random_matrix, side_by_side
 from tests.torch.kernels.support import error
 
 LIKE = torch.empty(0)
@@ -31,14 +34,15 @@ def test_a_tiny_run_fills_table_and_file(tmp_path: Path, capsys: pytest.CaptureF
     model = found["models"]["tiny bf16"]
     assert [(one["rows"], one["context"]) for one in model["steps"]] == [(1, 16), (1, 64), (8, 16), (8, 64)]
     assert {one["kernel"] for one in model["kernels"]} == {
-        *("product: qkv", "product: out", "product: gate and up", "product: down", "product: output"),
+        *("product: attn_qkv", "product: attn_output", "product: ffn_up", "product: ffn_down", "product: output"),
         *("tree attention", "turn and write", "sum and norm", "gate", "top 10"),
     }
     assert [one["texts"] for one in model["batches"]] == [1, 4]
     assert [one["name"] for one in model["batches"][0]["drafts"]] == [one.name for one in draftings()]
     assert all(draft["gain"] > 0 for one in model["batches"] for draft in one["drafts"])
     assert re.search(r"step, +8 rows, context +64", printed)
-    assert "the host adds" in printed
+    assert [(one["rows"], one["context"]) for one in model["target"]] == [(64, 0), (1, 64), (8, 64)]
+    assert re.search(r"target, +8 rows, context +64: .* ms, of which the host's", printed)
     assert "4 texts: plain" in printed
 
 
@@ -82,16 +86,24 @@ def test_shapes_are_those_of_the_models(name: str, billions: float) -> None:
 def test_random_matrices_have_their_size(kind: str) -> None:
     matrix = random_matrix(kind, 64, 512, torch.empty(0, dtype=torch.bfloat16))
     bits = {"bf16": 16, "Q8_0": 8.5, "Q4_K": 4.625, "Q6_K": 6.625}[kind]
-    assert size_of(matrix) * 8 == 64 * 512 * bits
+    assert matrix.nbytes * 8 == 64 * 512 * bits
+
+
+def steps(decoder: Decoder, texts: int, nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of texts whose cells hold something."""
+    cells = Cells(decoder.model.shape, 128, Place())
+    torch.manual_seed(4)
+    for layer in cells.layers:
+        for part in layer:
+            part.normal_()
+    graphs = Graphs(decoder.model, cells, texts, buckets=(texts * nodes,))
+    return step(decoder, graphs, *side_by_side(cells, texts, 20, nodes))()
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_step_gives_numbers(form: str) -> None:
-    shape = SHAPES["tiny"]
-    decoder = Decoder(shape, form, PLAIN, LIKE, 256, 1e9)
-    feed = Feed.of(shape, 2, 5, 128, torch.device("cpu"))
-    feed.stand(30)
-    scores, tokens = decoder.step(feed)
+    decoder = Decoder(SHAPES["tiny"], form, PLAIN, LIKE, 1e9)
+    scores, tokens = steps(decoder, 2, 5)
     assert scores.shape == tokens.shape == (10, 10)
     assert scores.isfinite().all()
     assert decoder.different == 2
@@ -104,24 +116,20 @@ def test_a_step_of_kernels_is_one_of_torch(form: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Card, "of", classmethod(lambda cls, device: Card(processors=1)))
     shape = Shape("small", 2, 256, 2, 1, 128, 256, 90, norms=True)
     torch.manual_seed(3)
-    decoder = Decoder(shape, form, PLAIN, LIKE, 256, 1e9)
-    feed = Feed.of(shape, 1, 3, 128, torch.device("cpu"))
-    for layer in decoder.layers:
-        layer.cache.normal_()
-    feed.stand(20)
-    scores, tokens = decoder.step(feed)
-    decoder.ops = TRITON
-    found, found_tokens = decoder.step(feed)
+    decoder = Decoder(shape, form, PLAIN, LIKE, 1e9)
+    scores, tokens = steps(decoder, 1, 3)
+    decoder.model.ops = TRITON
+    found, found_tokens = steps(decoder, 1, 3)
     assert error(found, scores) < 1e-5
     assert torch.equal(found_tokens, tokens)
 
 
 def test_layers_are_used_again_where_few_fit() -> None:
     shape = Shape("deep", 6, 64, 2, 1, 32, 64, 50)
-    decoder = Decoder(shape, "bf16", PLAIN, LIKE, 64, 3.5 * layer_bytes(shape, "bf16"))
-    assert decoder.different < 6
-    assert len(decoder.layers) == 6
-    assert decoder.layers[0] is decoder.layers[decoder.different]
+    decoder = Decoder(shape, "bf16", PLAIN, LIKE, 3.5 * layer_bytes(shape, "bf16"))
+    assert decoder.different == 3
+    assert decoder.model.block(0, "ffn_up") is decoder.model.block(3, "ffn_up")
+    assert decoder.bytes_read == 2 * layer_bytes(shape, "bf16") * 6 + 4 * 50 * 64
 
 
 def test_longer_chains_bring_more_tokens() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
+from dataclasses import fields
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
@@ -12,10 +13,15 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import torch
 
-from localspec.backends.torch.kernels.dispatch import PLAIN, TRITON
+from localspec.backends.base import Work
+from localspec.backends.fake import FakeVocab
+from localspec.backends.torch.kernels.dispatch import TRITON
 from localspec.backends.torch.kernels.planes import KINDS, weights
 from localspec.backends.torch.kernels.tree_attention import Forest, attend, attend_plainly
-from scripts.gpu_model import FORMS, SHAPES, Decoder, Feed, random_matrix
+from localspec.backends.torch.llama import TorchLlama
+from localspec.backends.torch.place import Place
+from localspec.backends.torch.target import TorchTarget
+from scripts.gpu_model import FORMS, SHAPES, Decoder, random_matrix, random_tree
 from tests.torch.kernels.support import error, generator
 from tests.torch.kernels.test_tree_attention import CASES, Case, forest_of, tensors
 
@@ -46,19 +52,22 @@ def test_products(kind: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_step_in_a_graph_is_that_of_torch(form: str) -> None:
+def test_a_target_of_graphs_is_that_of_torch(form: str) -> None:
+    """Each size at several lengths, so that graphs are used again."""
     shape, like = SHAPES["tiny"], torch.empty(0, dtype=torch.bfloat16, device="cuda")
     torch.manual_seed(1)
-    decoder = Decoder(shape, form, TRITON, like, 512, 1e9)
-    feed = Feed.of(shape, 2, 16, 256, torch.device("cuda"))
-    feed.stand(100)
-    decoder.step(feed)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        scores, _ = decoder.step(feed)
-    feed.stand(37)  # another length, the same graph
-    graph.replay()
-    decoder.ops = replace(PLAIN)
-    wanted, _ = decoder.step(feed)
-    assert error(scores, wanted) < 5 * BF16
+    model = Decoder(shape, form, TRITON, like, 1e9).model
+    place, vocab = Place(like.device, like.dtype), FakeVocab(shape.n_vocab)
+    plain = TorchLlama(model.shape, model.weights)
+    ours, theirs = (TorchTarget(one, vocab, n_ctx=512, place=place) for one in (model, plain))
+    seqs = ours.open(), theirs.open()
+    for n in (100, 16, 1, 37, 12, 64, 1):
+        tree = random_tree(n)
+        found, wanted = (
+            torch.tensor(np.array([rows.logits(node) for node in range(n)]))
+            for target, seq in zip((ours, theirs), seqs, strict=True)
+            for rows in target.forward([Work(seq, tree)])
+        )
+        assert error(found, wanted) < 5 * BF16
+        ours.commit(seqs[0], tree.path(n - 1))
+        theirs.commit(seqs[1], tree.path(n - 1))

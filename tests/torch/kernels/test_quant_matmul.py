@@ -56,7 +56,7 @@ def test_planes_hold_every_bit(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "bits"), [("Q8_0", 8.5), ("Q4_K", 4.625), ("Q6_K", 6.625)])
 def test_planes_take_little_more_than_the_file(kind: str, bits: float) -> None:
-    assert planes_of(kind, 4, 512).size * 8 / (4 * 512) == bits
+    assert planes_of(kind, 4, 512).nbytes * 8 / (4 * 512) == bits == KINDS[kind].bits
 
 
 @kinds

@@ -9,14 +9,13 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from localspec.backends.torch.kernels.commit import commit, commit_plainly, move_rows, move_rows_plainly
 from localspec.backends.torch.kernels.gated import gated, gated_plainly
-from localspec.backends.torch.kernels.norm import add_norm, add_norm_plainly
+from localspec.backends.torch.kernels.norm import add_norm, add_norm_plainly, norm, norm_plainly
 from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn, rope_write, rope_write_plainly
 from localspec.backends.torch.kernels.top_k import top_k, top_k_plainly
-from localspec.backends.torch.rope import cos_and_sin, rotated, turns
+from localspec.backends.torch.rope import cos_and_sin, turns
 from tests.torch.kernels.support import TOLERANCE, TYPES, error, generator
 
 types = pytest.mark.parametrize("dtype", TYPES, ids=str)
@@ -34,17 +33,20 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("adds", [False, True], ids=["alone", "of a sum"])
 def test_norm(dtype: torch.dtype, width: int, adds: bool) -> None:
     x, weight = random(5, width).to(dtype), random(width, seed=1).to(dtype)
-    carried, other = (random(5, width, seed=2).to(dtype) if adds else None for _ in range(2))
-    found, wanted = add_norm(x, weight, 1e-5, carried), add_norm_plainly(x, weight, 1e-5, other)
+    if not adds:
+        assert error(norm(x, weight, 1e-5), norm_plainly(x, weight, 1e-5)) < TOLERANCE[dtype]
+        return
+    carried = random(5, width, seed=2).to(dtype)
+    (total, found), (other, wanted) = (way(x, carried, weight, 1e-5) for way in (add_norm, add_norm_plainly))
     assert error(found, wanted) < TOLERANCE[dtype]
-    if carried is not None and other is not None:
-        assert torch.equal(carried, other)
-        assert torch.equal(carried, x + random(5, width, seed=2).to(dtype))
+    assert torch.equal(total, other)
+    assert torch.equal(carried, random(5, width, seed=2).to(dtype))  # as it was
 
 
-def test_norm_in_torch_is_its_norm() -> None:
+def test_norm_in_torch_is_the_rule() -> None:
     x, weight = random(3, 16), random(16, seed=1)
-    assert error(add_norm_plainly(x, weight, 1e-5), F.rms_norm(x, (16,), weight, 1e-5)) < 1e-6
+    wanted = x / (x.double().square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
+    assert error(norm_plainly(x, weight, 1e-5), wanted) < 1e-6
 
 
 # Positions
@@ -79,13 +81,19 @@ def test_turn_and_write(dtype: torch.dtype, turned: int, halves: bool, norms: bo
     assert torch.equal(sides[0][2], sides[1][2])
 
 
-def test_turn_in_torch_is_that_of_the_models() -> None:
+@pytest.mark.parametrize("halves", [False, True], ids=["neighbours", "halves"])
+def test_turn_in_torch_is_the_rule(halves: bool) -> None:
+    """Pairs are complex numbers, multiplied with others of length 1."""
+
+    def pairs(x: Tensor) -> Tensor:
+        first, second = x.chunk(2, dim=-1) if halves else (x[..., ::2], x[..., 1::2])
+        return torch.complex(first, second)
+
     q, k = random(4, 2, 16), random(4, 1, 16, seed=1)
-    pool = torch.zeros(2, 4, 1, 16)
-    turn = turn_of(4, 16, halves=False)
-    wanted = rotated(q.transpose(0, 1), (turn.cos, turn.sin)).transpose(0, 1)
+    pool, turn = torch.zeros(2, 4, 1, 16), turn_of(4, 16, halves)
+    wanted = pairs(q) * torch.complex(turn.cos, turn.sin)[:, None]
     rope_write_plainly(q, k, k, turn, torch.arange(4, dtype=torch.int32), pool[0], pool[1])
-    assert error(q, wanted) < 1e-6
+    assert (pairs(q) - wanted).abs().max() < 1e-5
 
 
 # The gate
@@ -94,8 +102,9 @@ def test_turn_in_torch_is_that_of_the_models() -> None:
 @types
 @pytest.mark.parametrize("gelu", [False, True], ids=["silu", "gelu"])
 def test_gate(dtype: torch.dtype, gelu: bool) -> None:
-    x = random(3, 2 * 1100).to(dtype)
-    assert error(gated(x, gelu=gelu), gated_plainly(x, gelu=gelu)) < TOLERANCE[dtype]
+    gate, up = random(3, 2 * 1100).to(dtype).chunk(2, dim=1)
+    wanted = gated_plainly(gate.float(), up.float(), gelu=gelu)
+    assert error(gated(gate, up, gelu=gelu), wanted) < TOLERANCE[dtype]
 
 
 # What stays

@@ -1,4 +1,4 @@
 """Triton kernels of the torch backend, each beside what it must equal, written plainly in torch.
 
-`dispatch.ops_for` is the one place where either is chosen.
+`dispatch.choose` is the one place where either is chosen.
 """

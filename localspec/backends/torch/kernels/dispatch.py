@@ -15,13 +15,15 @@ from localspec.backends.torch.kernels.planes import Planes
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """One way to compute what a decoder needs beside products with plain matrices; each as in its module.
+    """A set of kernels: one way to compute what a decoder needs beside products with plain matrices; each as in its
+    module.
 
     ``waits``: some of these wait for the device, so they cannot be part of a CUDA graph.
     """
 
     attend: Callable[..., Tensor]
-    add_norm: Callable[..., Tensor]
+    norm: Callable[[Tensor, Tensor, float], Tensor]
+    add_norm: Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
     rope_write: Callable[..., None]
     gated: Callable[..., Tensor]
     commit: Callable[..., None]
@@ -33,6 +35,7 @@ class Ops:
 
 TRITON = Ops(
     tree_attention.attend,
+    norm.norm,
     norm.add_norm,
     rope_write.rope_write,
     gated.gated,
@@ -44,6 +47,7 @@ TRITON = Ops(
 )
 PLAIN = Ops(
     tree_attention.attend_plainly,
+    norm.norm_plainly,
     norm.add_norm_plainly,
     rope_write.rope_write_plainly,
     gated.gated_plainly,
@@ -76,7 +80,7 @@ def _reason_against(device: torch.device) -> str:
         return "Triton is not installed (pip install 'localspec[torch]')"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return f"{torch.cuda.get_device_name(device)} is older than they are written for (Ampere)"
-    return _failure(lambda: gated.gated(torch.ones((1, 32), device=device)))
+    return _failure(lambda: gated.gated(*torch.ones((2, 1, 32), device=device)))
 
 
 def _failure(try_out: Callable[[], Any]) -> str:

@@ -3,7 +3,7 @@ so that a kernel reads whole lines. Blocks of files are strided, and most are no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,18 +30,22 @@ class Planes:
     columns: int
     parts: tuple[Tensor, ...]
 
+    def __len__(self) -> int:
+        return self.rows
+
     @property
-    def size(self) -> int:
+    def nbytes(self) -> int:
         """Bytes that a product reads of it."""
-        return sum(part.numel() * part.element_size() for part in self.parts)
+        return sum(int(part.nbytes) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """``numbers`` of a block, and its ``size`` in bytes."""
+    """``numbers`` of a block, and its ``size`` in bytes; ``bits`` of a number in planes."""
 
     numbers: int
     size: int
+    bits: float
     split: Callable[[Tensor], tuple[Tensor, ...]]
     join: Callable[[tuple[Tensor, ...]], Tensor]
     weights: Callable[[tuple[Tensor, ...]], Tensor]
@@ -56,6 +60,12 @@ def repacked(raw: Tensor, kind: str) -> Planes:
     found = KINDS[kind]
     rows, width = raw.shape
     return Planes(kind, rows, width // found.size * found.numbers, found.split(raw.view(rows, -1, found.size)))
+
+
+def stacked(planes: Sequence[Planes]) -> Planes:
+    """Matrices of one kind, one below the other."""
+    parts = tuple(torch.cat(part, dim=1) for part in zip(*(one.parts for one in planes), strict=True))
+    return Planes(planes[0].kind, sum(map(len, planes)), planes[0].columns, parts)
 
 
 def raw_bytes(planes: Planes) -> Tensor:
@@ -157,7 +167,7 @@ def _scaled(numbers: Tensor, scales: Tensor) -> Tensor:
 
 
 KINDS = {
-    "Q8_0": _Kind(32, 34, _split_q8_0, _join_q8_0, _weights_q8_0),
-    "Q4_K": _Kind(256, 144, _split_q4_k, _join_q4_k, _weights_q4_k),
-    "Q6_K": _Kind(256, 210, _split_q6_k, _join_q6_k, _weights_q6_k),
+    "Q8_0": _Kind(32, 34, 8.5, _split_q8_0, _join_q8_0, _weights_q8_0),
+    "Q4_K": _Kind(256, 144, 4.625, _split_q4_k, _join_q4_k, _weights_q4_k),
+    "Q6_K": _Kind(256, 210, 6.625, _split_q6_k, _join_q6_k, _weights_q6_k),
 }

@@ -185,16 +185,21 @@ def launch(x: Tensor, planes: Planes, out: Tensor, compute: Any, card: Card) -> 
 
 
 def matmul(x: Tensor, planes: Planes) -> Tensor:
-    """``x @ matrix.T``, ``[rows, matrix rows]``, in the type of ``x``.
+    """``x @ matrix.T``, ``[…, matrix rows]``, in the type of ``x``.
 
     Args:
-        x: ``[rows, columns]`` in one piece, up to 64 rows. Tensor cores take weights in its type.
+        x: ``[…, columns]`` in one piece, read in parts of 64 rows. Tensor cores take weights in its type.
         planes: the matrix.
     """
     assert x.is_contiguous()
-    assert len(x) <= MAX_ROWS
-    assert x.shape[1] == planes.columns
+    assert x.shape[-1] == planes.columns
     assert planes.rows * planes.columns < 1 << 31  # places in it are counted in 32 bits
+    parts = [_matmul(rows, planes) for rows in x.view(-1, planes.columns).split(MAX_ROWS)]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts)).view(*x.shape[:-1], planes.rows)
+
+
+def _matmul(x: Tensor, planes: Planes) -> Tensor:
+    """Of up to 64 rows."""
     card = Card.of(x.device)
     splits = splits_of(card, planes.rows, planes.columns)
     kept = x.dtype if splits == 1 else torch.float32
@@ -204,7 +209,7 @@ def matmul(x: Tensor, planes: Planes) -> Tensor:
 
 
 def matmul_plainly(x: Tensor, planes: Planes) -> Tensor:
-    """`matmul` in torch, of any number of rows: the whole matrix becomes numbers first."""
+    """`matmul` in torch: the whole matrix becomes numbers first."""
     return x @ weights(planes).to(x.dtype).T
 
 

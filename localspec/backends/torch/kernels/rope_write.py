@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from localspec.backends.torch.kernels.jit import Launch, kernel, power_of_two, tl
+from localspec.backends.torch.kernels.norm import norm_plainly
+from localspec.backends.torch.rope import rotated
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def _rope_write(
     else:
         slot = tl.load(SLOTS + row).to(tl.int64)
         kept = there & (slot >= 0)
-        at = slot * stride_slot + (head - HEADS) * stride_head
+        at = slot * stride_slot + (head - HEADS).to(tl.int64) * stride_head
         tl.store(KEYS + at + one, first.to(KEYS.dtype.element_ty), mask=kept)
         tl.store(KEYS + at + other, second.to(KEYS.dtype.element_ty), mask=kept)
         value = V + row * stride_v + (head - HEADS) * EACH + pair
@@ -167,27 +168,17 @@ def rope_write_plainly(
     norms: HeadNorms | None = None,
 ) -> None:
     """`rope_write` in torch."""
-    normed_q, normed_k = q.float(), k.float()
-    if norms is not None:
-        normed_q, normed_k = _normed(normed_q, norms.q, norms.eps), _normed(normed_k, norms.k, norms.eps)
-    q.copy_(_turned(normed_q, turn))
+    turned_q, turned_k = turned(q.transpose(0, 1), k.transpose(0, 1), turn, norms)
     kept = slots >= 0
     where = slots[kept].long()
-    keys[where] = _turned(normed_k, turn)[kept].to(keys.dtype)
-    values[where] = v[kept].to(values.dtype)
+    keys[where] = turned_k.transpose(0, 1)[kept]
+    values[where] = v[kept]
+    q.copy_(turned_q.transpose(0, 1))
 
 
-def _normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.float()
-
-
-def _turned(x: Tensor, turn: Turn) -> Tensor:
-    cos, sin = turn.cos[:, None], turn.sin[:, None]
-    n = 2 * cos.shape[-1]
-    moving, rest = x[..., :n], x[..., n:]
-    if turn.halves:
-        a, b = moving[..., : n // 2], moving[..., n // 2 :]
-        return torch.cat([a * cos - b * sin, a * sin + b * cos, rest], dim=-1)
-    a, b = moving[..., 0::2], moving[..., 1::2]
-    turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
-    return torch.cat([turned, rest], dim=-1)
+def turned(q: Tensor, k: Tensor, turn: Turn, norms: HeadNorms | None) -> tuple[Tensor, Tensor]:
+    """Queries and keys ``[…, rows, each]``, normed and turned."""
+    if norms is not None:
+        q, k = norm_plainly(q, norms.q, norms.eps), norm_plainly(k, norms.k, norms.eps)
+    angle = turn.cos, turn.sin
+    return rotated(q, angle, halves=turn.halves).to(q.dtype), rotated(k, angle, halves=turn.halves).to(k.dtype)

@@ -104,6 +104,8 @@ def _part(
     tile = tl.program_id(0)
     head = tl.program_id(1)
     kv_heads = tl.num_programs(1)
+    # In a large pool the last head lies farther than 32 bits count.
+    from_head = head.to(tl.int64) * stride_head
     seq = tl.program_id(2) // (splits + 1)
     split = tl.program_id(2) % (splits + 1)
     start = tl.load(STARTS + seq)
@@ -143,7 +145,7 @@ def _part(
         at = n + tl.arange(0, BN)
         there = at < high
         slot = tl.load(TABLE + seq * stride_table + at, mask=there, other=0).to(tl.int64)
-        offset = (slot * stride_slot + head * stride_head)[:, None] + d[None, :]
+        offset = (slot * stride_slot + from_head)[:, None] + d[None, :]
         loaded = there[:, None]
         if BD != EACH:
             loaded = loaded & real
@@ -161,7 +163,7 @@ def _part(
         at = n + tl.arange(0, BN)
         there = at < in_tree
         slot = tl.load(TABLE + seq * stride_table + length + at, mask=there, other=0).to(tl.int64)
-        offset = (slot * stride_slot + head * stride_head)[:, None] + d[None, :]
+        offset = (slot * stride_slot + from_head)[:, None] + d[None, :]
         loaded = there[:, None]
         if BD != EACH:
             loaded = loaded & real
@@ -305,6 +307,8 @@ def attend_plainly(
     out = torch.zeros_like(q)
     for seq, length in enumerate(lengths):
         rows = slice(starts[seq], starts[seq + 1])
+        if starts[seq] == starts[seq + 1]:  # no tree here in this pass
+            continue
         n = done[seq] + starts[seq + 1] - starts[seq]
         slots = forest.table[seq, : length + n].long()
         seen = _sees(forest, rows, length, n, sight.window)
