@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.support.gguf_files import TinyModel, TokenizerKeys
 TESTS = Path(__file__).parent
 #: The folders whose files take longest, the longest first.
 LONGEST = ("real", "tui", "tools", "cli", "server", "host")
+#: Of SmolLM2's 30, where the first ones are enough.
+LAYERS = 6
 
 
 def pytest_configure() -> None:
@@ -24,6 +27,8 @@ def pytest_configure() -> None:
     # Triton's kernels are interpreted on the CPU. Read when Triton is imported, not later; for the tests marked gpu it
     # has to be 0.
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    # By default garbage is looked for after every 700 objects: a tenth of what the screen's tests took.
+    gc.set_threshold(20_000, 20, 50)
 
 
 def pytest_runtest_setup() -> None:
@@ -51,6 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
 
 
+def pytest_collection_finish() -> None:
+    """What there is by now stays to the end, and nobody has to look through it for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def _turn(item: pytest.Item) -> int:
     """The longest files come first, so that workers that take a file each end together."""
     folder = item.path.relative_to(TESTS).parts[0]
@@ -67,6 +78,18 @@ def smol() -> Path:
 def smol_f32(smol: Path) -> Path:
     """The same model with its weights in F32: little rounding, so logic faults show (540 MB)."""
     return real_models.smol_in("f32")
+
+
+@pytest.fixture(scope="session")
+def beginning(smol: Path) -> Path:
+    """The first `LAYERS` of the same model, their weights as they are."""
+    return real_models.smol_beginning("q4_1", LAYERS)
+
+
+@pytest.fixture(scope="session")
+def beginning_f32(smol: Path) -> Path:
+    """The same layers in F32: where the whole model would find no more faults, in a third of the time."""
+    return real_models.smol_beginning("f32", LAYERS)
 
 
 @pytest.fixture(scope="session")

@@ -199,6 +199,8 @@ class TokenTree:
 
     def narrow(self, width: int) -> TokenTree:
         """At most ``width`` children a node, the likeliest; what hangs below the others goes with them."""
+        if all(len(kids) <= width for kids in self.children):
+            return self
         kept = {0}
         for node, kids in enumerate(self.children):
             if node in kept:

@@ -40,9 +40,9 @@ def aimed(template: str, folder: Path) -> str:
 @pytest.fixture(scope="module")
 def hostile(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model for each bomb."""
-    folder = tmp_path_factory.mktemp("hostile")
+    folder, tokenizer = tmp_path_factory.mktemp("hostile"), smol_tokenizer.first(2000)
     for name, (template, _) in BOMBS.items():
-        TinyModel(template=aimed(template, folder)).write(folder / f"{name}.gguf", smol_tokenizer)
+        TinyModel(template=aimed(template, folder)).write(folder / f"{name}.gguf", tokenizer)
     return folder
 
 

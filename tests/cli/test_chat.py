@@ -243,7 +243,7 @@ def test_answers_are_utf8_where_the_locale_is_not() -> None:
     assert b"20 tok" in done.stderr
 
 
-def test_a_real_model_chats(smol: Path) -> None:
-    done = run("chat", "-m", str(smol), "-t", "1", "--temp", "0", "-n", "4", stdin=b"Say hello.")
+def test_a_real_model_chats(beginning: Path) -> None:
+    done = run("chat", "-m", str(beginning), "-t", "1", "--temp", "0", "-n", "4", stdin=b"Say hello.")
     assert done.returncode == 0
     assert done.stdout.strip()

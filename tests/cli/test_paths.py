@@ -220,9 +220,14 @@ def test_nothing_is_no_path(name: str, tmp_path: Path) -> None:
 # What only the engine opens
 
 
+@pytest.fixture(scope="module")
+def tiny(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TinyModel().write(tmp_path_factory.mktemp("models") / "tiny.gguf", smol_tokenizer.first(2000))
+
+
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_models_and_logs_with_odd_names_are_opened(odd: str, smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
-    TinyModel().write(tmp_path / odd, smol_tokenizer)
+def test_models_and_logs_with_odd_names_are_opened(odd: str, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / odd).symlink_to(tiny)
     log = tmp_path / f"{odd}.log"
     done = run("complete", "-m", odd, "-md", odd, "--log-file", log.name, "-p", "a", "-n", "2", *PLAIN, "--json")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -231,13 +236,9 @@ def test_models_and_logs_with_odd_names_are_opened(odd: str, smol_tokenizer: Tok
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_adapters_and_logs_that_cannot_be_opened(odd: str, smol_tokenizer: TokenizerKeys, tmp_path: Path) -> None:
-    TinyModel().write(tmp_path / "m.gguf", smol_tokenizer)
-    for name, path, code in (
-        ("lora", odd, ExitCode.MODEL),
-        ("lora_scaled", odd, ExitCode.MODEL),
-        ("log_file", f"no folder/{odd}", ExitCode.USAGE),
-    ):
+def test_adapters_and_logs_that_cannot_be_opened(odd: str, tiny: Path) -> None:
+    adapter = ("lora", "lora_scaled")[[*ODD.values()].index(odd) % 2]  # both go one way
+    for name, path, code in ((adapter, odd, ExitCode.MODEL), ("log_file", f"no folder/{odd}", ExitCode.USAGE)):
         command, option = TAKES_PATH[name]
-        done = run("complete", "-m", "m.gguf", "-p", "a", "-n", "2", *PLAIN, *line(command, option, path))
+        done = run("complete", "-m", str(tiny), "-p", "a", "-n", "2", *PLAIN, *line(command, option, path))
         assert shown(odd) in error_line(done, code)

@@ -224,8 +224,8 @@ def test_odd_path_of_models(smol_tokenizer: TokenizerKeys, tmp_path: Path) -> No
     assert log.stat().st_size
 
 
-def test_stop_strings(smol: Path) -> None:
-    arguments = ("complete", "-m", str(smol), *ALONE, "-n", "16", "-p", "Count: one, two, three,")
+def test_stop_strings(beginning: Path) -> None:
+    arguments = ("complete", "-m", str(beginning), *ALONE, "-n", "16", "-p", "Count: one, two, three,")
     free = run(*arguments).stdout.decode()
     stop = free[7:16]
     cut = strict(run(*arguments, "--stop", stop, "--json").stdout)

@@ -43,7 +43,7 @@ class Source:
 
     def propose(self, name: str, at: int, price: Price) -> TokenTree:
         """A chain over the pending token of position ``at``. Token i of the text is i; a wrong one is -i - 1."""
-        tokens, scores, reach = [at], [1.0], 1.0
+        tokens, scores, reach, on_the_way = [at], [1.0], 1.0, True
         for i in range(at + 1, at + 1 + price.limits.depth):
             if i >= len(self.right) or not self.has[at] or len(tokens) > price.limits.nodes:
                 break
@@ -51,8 +51,7 @@ class Source:
             if not price.pays(believed) or (self.pass_s and i > at + 1 and not price.pass_pays(reach)):
                 break
             reach = believed
-            # Behind a wrong guess everything is wrong.
-            on_the_way = all(self.right[j] for j in range(at + 1, i + 1))
+            on_the_way = on_the_way and self.right[i]  # behind a wrong guess everything is wrong
             tokens.append(i if on_the_way else -i - 1)
             scores.append(self.scores[i])
         return TokenTree(

@@ -4,6 +4,7 @@ than plain decoding."""
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import pytest
 
@@ -42,21 +43,28 @@ def fixed(depth: int) -> SpecParams:
     return SpecParams(depth=depth, nodes=16, mode="fixed")
 
 
+@cache
+def plainly(curve: str) -> float:
+    return run(FixedController(), {}, CURVES[curve], N, spec=fixed(0)).seconds
+
+
+@cache
+def best_fixed(text: str, curve: str, name: str) -> float:
+    mine = {name: sources(text, curve, seed=7)[name]}
+    return min(
+        run(FixedController(), mine, CURVES[curve], N, spec=fixed(depth)).seconds for depth in (1, 2, 3, 5, 8, 12)
+    )
+
+
 @pytest.mark.parametrize("names", [("ngram",), ("draft", "ngram")], ids="+".join)
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("text", TEXTS)
 def test_as_good_as_the_best_setting_and_never_slower(text: str, curve: str, names: tuple[str, ...]) -> None:
-    cost = CURVES[curve]
+    cost, plain = CURVES[curve], plainly(curve)
     mine = {name: one for name, one in sources(text, curve, seed=7).items() if name in names}
-    plain = run(FixedController(), {}, cost, N, spec=fixed(0)).seconds
-    settings = [
-        run(FixedController(), {name: one}, cost, N, spec=fixed(depth)).seconds
-        for name, one in mine.items()
-        for depth in (1, 2, 3, 5, 8, 12)
-    ]
     controller = AutoController(CostCurve({n: cost(n) for n in (1, 2, 4, 8, 16)}))
     auto = run(controller, mine, cost, N, spec=AUTO, noise=0.03)
-    assert auto.seconds <= min(plain, *settings) / 0.95
+    assert auto.seconds <= min(plain, *(best_fixed(text, curve, name) for name in names)) / 0.95
     assert auto.worst_window(plain / N, span=256, start=64) >= 0.98
 
 
@@ -66,12 +74,11 @@ def test_as_good_as_the_best_setting_and_never_slower(text: str, curve: str, nam
 def test_small_costs_are_seen_too(text: str, curve: str, ask: float, change: float) -> None:
     """On a small model a look into the past takes some hundredths of a pass, and so does a new graph for another shape.
     Nobody can do without the first looks, and luck may be bad: some runs are looked at."""
-    cost = CURVES[curve]
+    cost, plain = CURVES[curve], plainly(curve)
     alphas, share = TEXTS[text][1:]
     windows = []
     for seed in (8, 9, 10):
         mine = {"ngram": source(alphas, seed, has=share, honest=text != "always wrong", ask_s=ask)}
-        plain = run(FixedController(), {}, cost, N, spec=fixed(0)).seconds
         settings = [run(FixedController(), mine, cost, N, spec=fixed(n), change=change).seconds for n in (1, 2, 4, 8)]
         controller = AutoController(CostCurve({n: cost(n) for n in (1, 2, 4, 8, 16)}, change))
         auto = run(controller, mine, cost, N, spec=AUTO, noise=0.03, change=change, seed=seed)

@@ -44,6 +44,11 @@ def seconds(kind: str, curve: str, names: tuple[str, ...], spec: SpecParams) -> 
 
 
 @cache
+def plainly(kind: str, curve: str) -> float:
+    return seconds(kind, curve, (), SpecParams(depth=0))
+
+
+@cache
 def best_fixed(kind: str, curve: str, name: str) -> float:
     return min(
         seconds(kind, curve, (name,), SpecParams(depth=depth, nodes=16, mode="fixed")) for depth in (1, 2, 4, 8, 12)
@@ -56,7 +61,7 @@ def best_fixed(kind: str, curve: str, name: str) -> float:
 def test_as_good_as_the_best_setting_and_never_slower(kind: str, curve: str, names: tuple[str, ...]) -> None:
     text, cost = trace(kind), CURVES[curve]
     n = len(text.ids) - MARGIN
-    plain = seconds(kind, curve, (), SpecParams(depth=0))
+    plain = plainly(kind, curve)
     sources = {name: guesser(name, kind, curve) for name in names}
     controller = AutoController(CostCurve({rows: cost(rows) for rows in (1, 2, 4, 8, 16)}))
     auto = run(controller, sources, cost, n, spec=SpecParams(depth=12, nodes=16, width=2), text=text.text, noise=0.03)

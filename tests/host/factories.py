@@ -23,8 +23,8 @@ Trouble = Literal["none", "slow", "steady", "deaf", "noisy", "raise", "exit", "a
 
 @dataclass(frozen=True)
 class Options:
-    """``trouble`` starts with pass ``at``; with ``once`` only if that file is not there, which is then made. Passes of
-    fewer than ``together`` sequences are slow and let it wait, so that the others can come."""
+    """``trouble`` starts with pass ``at``; with ``once`` only if that file is not there, which is then made. Until then
+    passes of fewer than ``together`` sequences are slow and let it wait, so that the others can come."""
 
     trouble: Trouble = "none"
     at: int = 0
@@ -39,20 +39,15 @@ class Troubled(FakeTarget):
         self._options = options
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
-        if len(work) < self._options.together:
-            time.sleep(0.05)
-        elif self.passes >= self._options.at and self._due():
-            self._act()
-        return super().forward(work)
-
-    def _due(self) -> bool:
         once = self._options.once
-        if once is None:
-            return True
-        if once.exists():
-            return False
-        once.touch()
-        return True
+        if once is None or not once.exists():
+            if len(work) < self._options.together:
+                time.sleep(0.05)
+            elif self.passes >= self._options.at:
+                if once is not None:
+                    once.touch()
+                self._act()
+        return super().forward(work)
 
     def _act(self) -> None:
         match self._options.trouble:

@@ -182,7 +182,7 @@ with HostedEngine(factories.Options(), factory=factories.engine) as hosted:
 
 
 def test_close_ends_running_answers_as_cancelled() -> None:
-    hosted = HostedEngine(Options("slow", at=4), factory=factories.engine)
+    hosted = HostedEngine(Options("slow", at=4, together=2), factory=factories.engine)
     handles = [hosted.submit(LONG), hosted.submit(LONG)]
     began = time.monotonic()
     hosted.close()

@@ -1,4 +1,4 @@
-"""Batches on SmolLM2: many at a time with guesses as one after the other without; a system prompt is read once."""
+"""Batches on layers of SmolLM2: many at a time with guesses as one by one without; a system prompt is read once."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def answers(model: Path, items: list[dict[str, Any]], *flags: str) -> dict[int, 
     return {record["line"]: record for record in records(done.stdout)}
 
 
-def test_texts_are_the_same_for_any_number_at_a_time(smol_f32: Path) -> None:
+def test_texts_are_the_same_for_any_number_at_a_time(beginning_f32: Path) -> None:
     """In F32, where rounding cannot make them part."""
     items = [{"prompt": text, "temp": 0.7 * (i % 2)} for i, text in enumerate(QUESTIONS)]
-    alone = answers(smol_f32, items, "-np", "1", "--spec", "off")
-    many = answers(smol_f32, items, "-np", "4", "--spec", "fixed")
+    alone = answers(beginning_f32, items, "-np", "1", "--spec", "off")
+    many = answers(beginning_f32, items, "-np", "4", "--spec", "fixed")
     assert {line: told(record) for line, record in many.items()} == {n: told(alone[n]) for n in alone}
 
 
-def test_a_system_prompt_is_read_once(smol: Path) -> None:
+def test_a_system_prompt_is_read_once(beginning: Path) -> None:
     items = [{"id": i, "messages": [{"role": "user", "content": QUESTIONS[i % 5]}]} for i in range(10)]
-    got = answers(smol, items, "-np", "4", "-sys", SYSTEM, "--temp", "0")
+    got = answers(beginning, items, "-np", "4", "-sys", SYSTEM, "--temp", "0")
     timings = [record["timings"] for record in got.values()]
     first = max(timing["prompt_n"] for timing in timings)
     others = sorted(timing["prompt_n"] for timing in timings)[:-1]
@@ -47,8 +47,8 @@ def test_a_system_prompt_is_read_once(smol: Path) -> None:
     assert all(timing["cache_n"] > 40 for timing in timings if timing["prompt_n"] != first)
 
 
-def test_a_line_of_five_megabytes(smol: Path) -> None:
+def test_a_line_of_five_megabytes(beginning: Path) -> None:
     """I03: its tokens are counted, and the line beside it is answered."""
-    got = answers(smol, [{"prompt": "river bank " * 450_000}, {"prompt": "Once"}])
+    got = answers(beginning, [{"prompt": "river bank " * 450_000}, {"prompt": "Once"}])
     assert "tokens, the context holds 2048" in got[1]["error"]["message"]
     assert got[2]["text"]

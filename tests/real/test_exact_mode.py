@@ -45,8 +45,8 @@ def before(weights: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def target(weights: str, smol: Path, smol_f32: Path, gemma: Path) -> Iterator[LlamaTarget]:
-    path = {"q4_1": smol, "f32": smol_f32, "q4_k": gemma}[weights]
+def target(weights: str, beginning: Path, beginning_f32: Path, gemma: Path) -> Iterator[LlamaTarget]:
+    path = {"q4_1": beginning, "f32": beginning_f32, "q4_k": gemma}[weights]
     with opened(
         path,
         exact=True,
@@ -165,7 +165,7 @@ def engine(smol: Path) -> Iterator[Engine]:
 def chat(*turns: str) -> GenerationRequest:
     roles = ("user", "assistant")
     messages = tuple(Message(roles[i % 2], turn) for i, turn in enumerate(turns))
-    return GenerationRequest(messages=messages, max_tokens=32, sampling=GREEDY, logprobs=2)
+    return GenerationRequest(messages=messages, max_tokens=24, sampling=GREEDY, logprobs=2)
 
 
 def bits(outcome: Outcome) -> list[tuple[int, float | None]]:

@@ -420,9 +420,10 @@ def test_the_demo_models_head(smol_f32: Path, sampling: SamplingParams) -> None:
             message = Message("user", question)
             return answer(one, GenerationRequest(messages=(message,), max_tokens=24, sampling=sampling, spec=spec))
 
+        plain = [told(question, PLAIN).ids for question in QUESTIONS]
         for spec in (CHAIN, TREE):
             outcomes = [told(question, spec) for question in QUESTIONS]
-            assert [outcome.ids for outcome in outcomes] == [told(question, PLAIN).ids for question in QUESTIONS]
+            assert [outcome.ids for outcome in outcomes] == plain
             right, tried = (
                 sum(counts) for counts in zip(*(first_guesses(outcome) for outcome in outcomes), strict=True)
             )

@@ -35,9 +35,9 @@ def test_to_the_last_cell(random_draft: Path, length: int, spec: SpecParams) -> 
         assert ours.stats.accepted > 0
 
 
-def test_to_the_last_cell_of_a_real_model(smol_f32: Path, smol: Path) -> None:
+def test_to_the_last_cell_of_a_real_model(beginning_f32: Path, beginning: Path) -> None:
     wish = GenerationRequest(prompt="one two three four five " * 48, sampling=IGNORE_EOS, spec=DEEP)
-    with running(smol_f32, smol, n_ctx=256, tree_nodes=16) as engine:
+    with running(beginning_f32, beginning, n_ctx=256, tree_nodes=16) as engine:
         assert 230 < len(engine.encode(wish)) < 250
         ours, plain = answer(engine, wish), answer(engine, replace(wish, spec=PLAIN))
     assert (ours.ids, ours.finished.reason) == (plain.ids, "length")
@@ -75,10 +75,10 @@ def test_more_tree_nodes_than_there_is_context(random_draft: Path) -> None:
     assert ours.ids == plain.ids
 
 
-def test_a_prompt_longer_than_the_batch(smol: Path) -> None:
+def test_a_prompt_longer_than_the_batch(beginning: Path) -> None:
     text = ("word " * 200).strip()
     wish = GenerationRequest(prompt=text, sampling=GREEDY, max_tokens=8, spec=CHAIN)
-    with running(smol, spec_types=("ngram-simple",), n_batch=128, n_ubatch=128) as engine:
+    with running(beginning, spec_types=("ngram-simple",), n_batch=128, n_ubatch=128) as engine:
         assert len(engine.encode(wish)) >= 200
         ours, plain = answer(engine, wish), answer(engine, replace(wish, spec=PLAIN))
     assert ours.ids == plain.ids

@@ -25,6 +25,17 @@ from tests.support.rpc import rpc_servers
 TEXT = list(range(500, 516))
 
 
+@pytest.fixture(scope="module")
+def tokenizer(smol_tokenizer: TokenizerKeys) -> TokenizerKeys:
+    """Fewer tokens, so that models load sooner."""
+    return smol_tokenizer.first(2000)
+
+
+@pytest.fixture(scope="module")
+def random_draft(tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TinyModel().write(tmp_path_factory.mktemp("models") / "random.gguf", tokenizer)
+
+
 def loaded(target: ModelOptions, draft: ModelOptions | None = None, **changes: Any) -> EngineInfo:
     with load(EngineOptions(target, draft=draft, **{"n_ctx": 256, "measure": False, **changes})) as engine:
         return engine.info
@@ -218,15 +229,15 @@ class Experts(TinyModel):
 
 
 @pytest.mark.parametrize(("cpu_moe", "of_four"), [(0, 0), (1, 1), (3, 3), (-1, 4), (9, 4)])
-def test_experts_on_the_cpu(smol_tokenizer: TokenizerKeys, tmp_path: Path, cpu_moe: int, of_four: int) -> None:
+def test_experts_on_the_cpu(tokenizer: TokenizerKeys, tmp_path: Path, cpu_moe: int, of_four: int) -> None:
     width = 128
-    model = Experts(layers=4, width=width).write(tmp_path / "experts.gguf", smol_tokenizer)
+    model = Experts(layers=4, width=width).write(tmp_path / "experts.gguf", tokenizer)
     with rpc_servers(1) as servers:
         options = ModelOptions(model, threads=1, mmap=False, repack=False, cpu_moe=cpu_moe)
         info = loaded(options, rpc=servers, spec_types=("none",))
     cpu, remote = info.loads[0].placement
     experts = 4 * 3 * 2 * width * width * 4  # bytes in a layer
-    embedding = len(smol_tokenizer.tokens) * width * 4
+    embedding = len(tokenizer.tokens) * width * 4
     assert (cpu.layers, remote.layers) == (0, 5)
     assert cpu.bytes_weights - embedding == pytest.approx(of_four * experts, abs=20_000)
     assert not info.warnings
@@ -284,11 +295,11 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_adapters_act_as_if_merged(
-    random_draft: Path, smol_tokenizer: TokenizerKeys, adapters: tuple[Path, Path], tmp_path: Path
+    random_draft: Path, tokenizer: TokenizerKeys, adapters: tuple[Path, Path], tmp_path: Path
 ) -> None:
     one, two = adapters
     deltas = [(QUERY, 1.0, low_rank(1)), (OUT, 1.0, low_rank(2)), (OUT, 0.5, low_rank(3))]
-    merged = Merged(deltas=deltas).write(tmp_path / "merged.gguf", smol_tokenizer)
+    merged = Merged(deltas=deltas).write(tmp_path / "merged.gguf", tokenizer)
     plain, adapted = row_of(random_draft), row_of(random_draft, lora=((one, 1.0), (two, 0.5)))
     assert np.abs(plain - adapted).max() > 0.1
     np.testing.assert_allclose(adapted, row_of(merged), atol=1e-3)

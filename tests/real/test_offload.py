@@ -139,8 +139,8 @@ def chat(**changes: Any) -> GenerationRequest:
     return replace(GenerationRequest(messages=QUESTION, max_tokens=8, sampling=GREEDY), **changes)
 
 
-def test_a_chat_of_two_turns_over_servers(smol: Path, servers: tuple[str, ...]) -> None:
-    options = named(combinations(smol, servers)["-ngl 10 -ts 3,1 -devd RPC1"], servers)
+def test_a_chat_of_two_turns_over_servers(beginning: Path, servers: tuple[str, ...]) -> None:
+    options = named(combinations(beginning, servers)["-ngl 10 -ts 3,1 -devd RPC1"], servers)
     asked = chat(spec=TREE)
 
     def two_turns(options: EngineOptions) -> list[tuple[int, ...]]:
@@ -150,14 +150,14 @@ def test_a_chat_of_two_turns_over_servers(smol: Path, servers: tuple[str, ...]) 
             again = replace(asked, messages=(*QUESTION, Message("assistant", "Red."), Message("user", "More.")))
             return [ids, next(event for event in engine.submit(again) if isinstance(event, Finished)).ids]
 
-    alone = without_draft(combinations(smol, ())["-dev none -devd none"])
+    alone = without_draft(combinations(beginning, ())["-dev none -devd none"])
     assert two_turns(options) == two_turns(alone)
 
 
-def test_a_server_that_dies_is_named(smol: Path) -> None:
+def test_a_server_that_dies_is_named(beginning: Path) -> None:
     with rpc_processes(1) as processes:
         (server,) = processes
-        options = EngineOptions(ModelOptions(smol, threads=1), n_ctx=512, rpc=(server,), spec_types=("none",))
+        options = EngineOptions(ModelOptions(beginning, threads=1), n_ctx=512, rpc=(server,), spec_types=("none",))
         with HostedEngine(options) as engine:
             events = iter(engine.submit(chat(max_tokens=400)))
             next(events)
@@ -171,9 +171,9 @@ def test_a_server_that_dies_is_named(smol: Path) -> None:
             load(options)
 
 
-def test_two_engines_share_a_server(smol: Path, servers: tuple[str, ...]) -> None:
+def test_two_engines_share_a_server(beginning: Path, servers: tuple[str, ...]) -> None:
     """It serves one client, and all models of a process are one."""
-    one = replace(without_draft(combinations(smol, servers)["-dev RPC0 -devd none"]), n_ctx=256)
+    one = replace(without_draft(combinations(beginning, servers)["-dev RPC0 -devd none"]), n_ctx=256)
     with load(named(one, servers)) as first, load(named(one, servers)) as second:
         texts = [
             next(event for event in engine.submit(chat()) if isinstance(event, Finished)).ids
@@ -183,19 +183,19 @@ def test_two_engines_share_a_server(smol: Path, servers: tuple[str, ...]) -> Non
     assert not +Native().connections
 
 
-def test_servers_of_another_engine_are_left_alone(smol: Path, servers: tuple[str, ...]) -> None:
+def test_servers_of_another_engine_are_left_alone(beginning: Path, servers: tuple[str, ...]) -> None:
     names(servers)
     if Native().can_offload:
         pytest.skip("this machine can offload")
-    with load(EngineOptions(ModelOptions(smol, gpu_layers=5, threads=1), n_ctx=256)) as engine:
+    with load(EngineOptions(ModelOptions(beginning, gpu_layers=5, threads=1), n_ctx=256)) as engine:
         assert [one.device for one in engine.info.loads[0].placement] == ["CPU"]
         assert any(line.startswith("-ngl ignored") for line in engine.info.warnings)
     with pytest.raises(UsageError, match="is not there"):
         Native().devices.chosen(names(servers))
 
 
-def test_layers_for_a_device_that_was_refused(smol: Path, servers: tuple[str, ...]) -> None:
-    model = ModelOptions(smol, gpu_layers=4, devices=("none",), threads=1)
+def test_layers_for_a_device_that_was_refused(beginning: Path, servers: tuple[str, ...]) -> None:
+    model = ModelOptions(beginning, gpu_layers=4, devices=("none",), threads=1)
     with load(EngineOptions(model, n_ctx=256, rpc=servers)) as engine:
         assert engine.info.warnings == ("-ngl ignored: none as -dev or -devd keeps all layers on the CPU",)
         assert dict(engine.info.loads[0].settings)["devices"] == "none"
@@ -287,11 +287,11 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_line_over_servers(smol: Path, servers: tuple[str, ...]) -> None:
+def test_the_command_line_over_servers(beginning: Path, servers: tuple[str, ...]) -> None:
     asked = (
         "complete",
         "-m",
-        str(smol),
+        str(beginning),
         "-p",
         "Red, green and",
         "-n",
@@ -304,16 +304,16 @@ def test_the_command_line_over_servers(smol: Path, servers: tuple[str, ...]) -> 
         "1",
         "--no-repack",
     )
-    here = command(*asked, "-md", str(smol))
-    offload = ("--rpc", ",".join(servers), "-dev", "RPC0", "-devd", "RPC1", "-ngld", "8", "-ot", "ffn_up=CPU")
-    there = command(*asked, "-md", str(smol), *offload, "--dump-load")
+    here = command(*asked, "-md", str(beginning))
+    offload = ("--rpc", ",".join(servers), "-dev", "RPC0", "-devd", "RPC1", "-ngld", "3", "-ot", "ffn_up=CPU")
+    there = command(*asked, "-md", str(beginning), *offload, "--dump-load")
     assert (there.returncode, there.stdout) == (0, here.stdout)
     target, _, draft = there.stderr.partition("\ndraft: ")
     assert target.startswith("target: ")
-    assert re.search(r"on RPC0 +31 layers", target)
+    assert re.search(r"on RPC0 +7 layers", target)
     assert re.search(r"tensor_overrides +ffn_up=CPU", target)
-    assert re.search(r"on CPU +23 layers", draft)
-    assert re.search(r"on RPC1 +8 layers", draft)
+    assert re.search(r"on CPU +4 layers", draft)
+    assert re.search(r"on RPC1 +3 layers", draft)
     missing = command(*asked, "--rpc", f"127.0.0.1:{free_port()}")
     assert (missing.returncode, missing.stdout) == (ExitCode.NETWORK, "")
     assert missing.stderr.count("\n") == 1

@@ -36,7 +36,7 @@ def exact(smol_f32: Path, gemma: Path) -> Iterator[Engine]:
     ids=["chain", "warm tree", "ratio"],
 )
 def test_the_text_is_the_target_s_own(exact: Engine, prompt: str, spec: SpecParams, sampling: SamplingParams) -> None:
-    wish = GenerationRequest(prompt=prompt, sampling=sampling, spec=spec, max_tokens=32)
+    wish = GenerationRequest(prompt=prompt, sampling=sampling, spec=spec, max_tokens=20)
     ours, plain = answer(exact, wish), answer(exact, replace(wish, spec=PLAIN))
     assert ties(exact.target, wish, exact.encode(wish), ours, plain) <= 1  # type: ignore[arg-type]
     assert ours.stats.accepted > 0
@@ -66,7 +66,7 @@ def test_smol_guesses_for_gemma(smol: Path, gemma: Path) -> None:
     with running(gemma, smol, sequences=8) as engine:
         assert dict(engine.info.loads[1].settings)["vocabulary"] == "translated, 46145 tokens are the target's"
         asked = [
-            GenerationRequest(prompt=prompt, sampling=GREEDY, spec=CHAIN, max_tokens=40)
+            GenerationRequest(prompt=prompt, sampling=GREEDY, spec=CHAIN, max_tokens=24)
             for prompt in (CODE, PROSE, SIGNS)
         ]
         answers = together(engine, asked)
@@ -75,7 +75,7 @@ def test_smol_guesses_for_gemma(smol: Path, gemma: Path) -> None:
             gap = gap_where_they_part(engine, wish, ours, plain)
             print(f"{wish.prompt!r}: alpha {ours.stats.alpha:.2f}, parted by {gap:.3f}")
             assert gap < ROUNDING
-    assert sum(one.stats.accepted for one in answers) > 25
+    assert sum(one.stats.accepted for one in answers) > 12
 
 
 def gap_where_they_part(engine: Engine, wish: GenerationRequest, ours: Outcome, plain: Outcome) -> float:

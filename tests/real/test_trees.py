@@ -21,8 +21,8 @@ ROUNDING = 5e-4
 
 
 @pytest.fixture(scope="module")
-def target(smol_f32: Path) -> Iterator[LlamaTarget]:
-    with opened(smol_f32, sequences=3, branches=29, outputs=48) as target:
+def target(beginning_f32: Path) -> Iterator[LlamaTarget]:
+    with opened(beginning_f32, sequences=3, branches=29, outputs=48) as target:
         yield target
 
 
@@ -253,10 +253,10 @@ def test_wasted_cells_are_had_back_before_the_context_is_full(random_draft: Path
         check_cells(target)
 
 
-def test_conversation_after_conversation_stays_exact(smol: Path, text: list[int]) -> None:
+def test_conversation_after_conversation_stays_exact(beginning: Path, text: list[int]) -> None:
     """What earlier texts wasted is had back when they are cut: else the cache fills up, and trees are no longer laid as
     plain decoding lays its tokens."""
-    with opened(smol, n_ctx=256, flash_attn="on", cache_type_k="f16", cache_type_v="f16") as target:
+    with opened(beginning, n_ctx=256, flash_attn="on", cache_type_k="f16", cache_type_v="f16") as target:
         seq = target.open()
         read(target, seq, text[:-1])
         tokens, rows = [text[-1]], []

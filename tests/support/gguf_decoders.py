@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -17,9 +19,12 @@ from numpy.typing import NDArray
 from tests.support.gguf_files import TokenizerKeys
 from tests.support.random_weights import matrix as random_matrix
 from tests.support.random_weights import scales as random_scales
+from tests.support.real_models import model_cache
 
 Array = NDArray[np.float32]
 Kind = gguf.GGMLQuantizationType
+#: Types for which llama.cpp first makes tables, for up to ten seconds: what came of it is kept.
+SLOW = frozenset({Kind.IQ1_S, Kind.IQ1_M, Kind.IQ2_XXS, Kind.IQ2_XS, Kind.IQ2_S, Kind.IQ3_XXS, Kind.IQ3_S})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +125,8 @@ class TinyDecoder:
             writer.add_key_value(name, value, kind, sub_type=element)
         for name, weights in self.tensors.items():
             kind = _kind(name, weights, kinds or {})
-            writer.add_tensor(name, quantised(weights, kind), raw_dtype=kind)
+            make = kept if kind in SLOW else quantised
+            writer.add_tensor(name, make(weights, kind), raw_dtype=kind)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -151,6 +157,22 @@ def _kind(name: str, weights: Array, kinds: Mapping[str, Any]) -> Any:
     fits = weights.ndim > 1 and weights.shape[-1] % gguf.GGML_QUANT_SIZES[found][0] == 0
     # A router is never quantised.
     return found if fits and "ffn_gate_inp" not in name else Kind.F32
+
+
+def kept(weights: Array, kind: Any) -> NDArray[Any]:
+    """`quantised`, once a machine and build of llama.cpp."""
+    digest = hashlib.sha256(f"{llama_cpp.__version__} {kind.name} {weights.shape}".encode())
+    digest.update(np.ascontiguousarray(weights, np.float32))
+    path = model_cache() / f"quantised-{digest.hexdigest()[:32]}.npy"
+    if path.exists():
+        found: NDArray[Any] = np.load(path)
+        return found
+    made = quantised(weights, kind)
+    # A name of its own until it is whole: another process may be at the same.
+    partial = path.with_name(f"{path.stem}.{os.getpid()}.part.npy")
+    np.save(partial, made)
+    partial.replace(path)
+    return made
 
 
 def quantised(weights: Array, kind: Any) -> NDArray[Any]:

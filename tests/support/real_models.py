@@ -12,6 +12,7 @@ import pytest
 from localspec.errors import ModelError
 from localspec.models.demo import demo_model
 from scripts import dequantize
+from tests.support import gguf_layers
 
 GEMMA = "gemma-3-270m-q4_k_m.gguf"
 
@@ -50,13 +51,25 @@ def gemma_in(kind: str) -> Path:
     return _rewritten(gemma(), "gemma", kind)
 
 
+def smol_beginning(kind: str, layers: int) -> Path:
+    """The first ``layers`` of these weights as ``kind``, or of those of the file itself (``q4_1``)."""
+    path = _place(smol(), f"smol-{layers}-layers", kind, dequantize.__file__, gguf_layers.__file__)
+    if path.exists():
+        return path
+    return gguf_layers.first_layers(smol() if kind == "q4_1" else smol_in(kind), path, layers)
+
+
 def _rewritten(source: Path, name: str, kind: str) -> Path:
-    # Keyed by the source and by the code that rewrites it.
-    digest = hashlib.sha256(Path(dequantize.__file__).read_bytes())
+    path = _place(source, name, kind, dequantize.__file__)
+    return path if path.exists() else dequantize.requantize(source, path, kind)
+
+
+def _place(source: Path, name: str, kind: str, *code: str) -> Path:
+    """Where the copy lies, keyed by the source and by the code that rewrites it."""
+    digest = hashlib.sha256(b"".join(Path(file).read_bytes() for file in code))
     with source.open("rb") as file:
         digest.update(hashlib.file_digest(file, "sha256").digest())
-    path = model_cache() / f"{name}-{digest.hexdigest()[:16]}-{kind}.gguf"
-    return path if path.exists() else dequantize.requantize(source, path, kind)
+    return model_cache() / f"{name}-{digest.hexdigest()[:16]}-{kind}.gguf"
 
 
 def gemma() -> Path:

@@ -25,9 +25,9 @@ def prompts(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_two_prompts_on_the_demo_model(smol: Path, prompts: str) -> None:
+def test_two_prompts_on_a_real_model(beginning: Path, prompts: str) -> None:
     done = run(
-        *("bench", "-m", str(smol), "-t", "1", "-c", "512", "-n", "8", "-r", "2", "--prompts", prompts),
+        *("bench", "-m", str(beginning), "-t", "1", "-c", "512", "-n", "8", "-r", "2", "--prompts", prompts),
         *("--setting", "chain=--spec fixed --spec-tree-nodes 4", "--json"),
     )
     assert (done.returncode, done.stderr) == (0, b""), done

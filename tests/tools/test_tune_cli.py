@@ -134,8 +134,8 @@ def test_ctrl_c_before_anything_was_measured_says_so(
 
 
 @pytest.mark.slow
-def test_the_demo_model(smol: Path, home: Path) -> None:
-    asked = ("-m", str(smol), "-t", "1", "-c", "512", "--spec-type", "suffix,ngram-simple", "--json")
+def test_a_real_model(beginning: Path, home: Path) -> None:
+    asked = ("-m", str(beginning), "-t", "1", "-c", "512", "--spec-type", "suffix,ngram-simple", "--json")
     done = tuned(home, *asked, module="localspec")
     assert done.returncode == 0, done
     told = json.loads(done.stdout)
@@ -143,7 +143,7 @@ def test_the_demo_model(smol: Path, home: Path) -> None:
     assert all(row["equal"] == row["compared"] == row["pairs"] > 0 for row in told["ranking"])
     assert told["plain_tokens_per_second"] > 0
     (file,) = folder().iterdir()
-    assert file == file_for(smol, None)
+    assert file == file_for(beginning, None)
 
 
 @pytest.mark.slow

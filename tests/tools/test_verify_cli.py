@@ -27,16 +27,16 @@ def prompts(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_two_prompts_on_the_demo_model(smol: Path, prompts: str, tmp_path: Path) -> None:
+def test_two_prompts_on_a_real_model(beginning: Path, prompts: str, tmp_path: Path) -> None:
     path = tmp_path / "certificate.json"
     done = run(
-        *("verify", "-m", str(smol), "-t", "1", "-c", "512", "-n", "6", "--prompts", prompts),
+        *("verify", "-m", str(beginning), "-t", "1", "-c", "512", "-n", "6", "--prompts", prompts),
         *("--shapes", "chain,tree", "--sampler-sets", "greedy", "--seeds", "0", "-o", str(path)),
     )
     assert (done.returncode, done.stdout) == (0, b""), done
     assert done.stderr.decode().splitlines()[-1] in ("verdict: equal", "verdict: rounding")
     found = json.loads(path.read_text("utf-8"))
-    with smol.open("rb") as file:
+    with beginning.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     assert found["models"]["target"]["files"][0]["sha256"] == digest
     assert found["models"]["draft"] is None
@@ -48,9 +48,9 @@ def test_two_prompts_on_the_demo_model(smol: Path, prompts: str, tmp_path: Path)
     assert found["control"]["positions"] > 0
 
 
-def test_an_exact_engine_may_not_differ_at_all(smol: Path, prompts: str) -> None:
+def test_an_exact_engine_may_not_differ_at_all(beginning: Path, prompts: str) -> None:
     done = run(
-        *("verify", "-m", str(smol), "-c", "512", "-n", "8", "--prompts", prompts, "--exact"),
+        *("verify", "-m", str(beginning), "-c", "512", "-n", "8", "--prompts", prompts, "--exact"),
         *("--shapes", "tree", "--sampler-sets", "greedy", "--seeds", "0"),
     )
     assert done.returncode == 0, done

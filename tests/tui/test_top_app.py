@@ -36,7 +36,7 @@ def test_a_server_is_shown(size: tuple[int, int], plain: bool) -> None:
     source = Counted()
 
     async def scenario(pilot: Pilot[Any]) -> tuple[str, int]:
-        await until(pilot, lambda: source.looks > 20)
+        await until(pilot, lambda: source.looks > 8)
         await pilot.pause()
         return shown(pilot), pilot.app.query_one(DataTable).row_count
 
