@@ -350,12 +350,14 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The prompt is tokenised: ``prompt_n`` tokens, of which ``cache_n`` are already in the cache."""
+    """The prompt is tokenised: ``prompt_n`` tokens, of which ``cache_n`` are already in the cache. ``waited_s``: seconds
+    that it waited for its turn; the event itself may come as late as its first pass ends."""
 
     request: int
     prompt_n: int
     cache_n: int
     seed: int
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

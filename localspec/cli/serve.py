@@ -97,6 +97,7 @@ def keys_of(values: Values) -> tuple[str, ...]:
 
 def _loader(values: Values, plan: Plan, options: EngineOptions, progress: Progress) -> Load:
     """Loads the engine, and in this process its vocabulary, which turns texts into tokens while the engine works."""
+    from localspec.server.run import answers
     from localspec.server.setting import Setting
 
     base = request(values, prompt="")
@@ -115,7 +116,7 @@ def _loader(values: Values, plan: Plan, options: EngineOptions, progress: Progre
             places=plan.places,
             system=values["system"],
         )
-        say(f"ready: {one_line(setting.name)}, {plan.sequences} answers at a time, {plan.queue} may wait")
+        say(f"ready: {one_line(setting.name)}, {answers(plan.sequences)} at a time, {plan.queue} may wait")
         return engine, setting
 
     return load

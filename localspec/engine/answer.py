@@ -95,7 +95,8 @@ class Answer:
         self.state, self._stream = start(), stream
         self._reused = reused
         self._admitted = time.perf_counter()
-        self._events.append(Started(self.number, len(self.prompt), reused, self.state.seed))
+        waited = self._admitted - self._submitted
+        self._events.append(Started(self.number, len(self.prompt), reused, self.state.seed, waited))
 
     @property
     def text(self) -> list[int]:

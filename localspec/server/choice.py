@@ -73,7 +73,7 @@ class Choice:
         """The next event; what it brings for the client, if anything."""
         match event:
             case Started():
-                self.started, self._began = event, self._clock()
+                self.started, self._began = event, self._asked + event.waited_s
                 return None
             case Prefill():
                 return Delta(progress=event.done)

@@ -76,6 +76,8 @@ class Answers:
         self._handles: list[Handle] = []
         self._lock = threading.Lock()
         self._closed = False
+        #: Why no more of them comes, though they are not over.
+        self.ended: ApiError | None = None
 
     @property
     def over(self) -> bool:
@@ -84,17 +86,29 @@ class Answers:
 
     async def take(self, seconds: float) -> list[tuple[int, Event]]:
         """Everything that is there, each event with the number of its choice; nothing, if nothing comes within so many
-        seconds."""
-        if not self._events:
+        seconds.
+
+        Raises:
+            ApiError: they were ended.
+        """
+        if not (self._events or self.ended):
             self._news.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
+        if self.ended is not None:
+            raise self.ended
         taken = [self._events.popleft() for _ in range(len(self._events))]
         for _ in taken:
             self._room.release()
         self._open -= sum(isinstance(event, Finished | Failed) for _, event in taken)
         return taken
+
+    def end(self, why: ApiError) -> None:
+        """Cancels what is not over, and lets whoever takes them say why. On the event loop."""
+        self.ended = why
+        self._news.set()
+        self.close()
 
     def close(self) -> None:
         """Nobody wants these answers any more, from any thread: cancels what runs or waits."""
@@ -172,7 +186,7 @@ class Desk:
     @property
     def _ready(self) -> tuple[EnginePort, Setting]:
         if self._draining:
-            raise ApiError(503, "the server is going down", code="draining", retry_after=10)
+            raise _going_down()
         if self._loaded is None:
             raise ApiError(503, "Loading model", code="loading", retry_after=2)
         if self.state == "restarting" or not self._loaded[0].alive:
@@ -210,8 +224,16 @@ class Desk:
                 break
             except LocalspecError as error:
                 self._say(f"the engine cannot be started: {error.message}")
-            await asyncio.sleep(pause)
+            if await self._drained(pause):
+                return
         self.state = "ready"
+
+    async def _drained(self, seconds: float) -> bool:
+        """Whether the server is to end within so many seconds."""
+        end = asyncio.get_running_loop().time() + seconds
+        while not self._draining and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_LOOK)
+        return self._draining
 
     async def status(self) -> EngineStatus | None:
         """How the engine stands; ``None`` if it does not say so soon, since a pass takes long. It is asked once at a
@@ -234,6 +256,17 @@ class Desk:
     def drain(self) -> None:
         """Takes no more requests; those that are there are still answered."""
         self._draining = True
+
+    @property
+    def busy(self) -> bool:
+        """Somebody waits for an answer."""
+        return bool(self._open)
+
+    def end(self) -> None:
+        """Gives up what is not answered yet; whoever waits for it is told. On the event loop."""
+        self.drain()
+        for answers in tuple(self._open):
+            answers.end(_going_down())
 
     def close(self) -> None:
         """Ends the engine, and what it still answers."""
@@ -308,6 +341,10 @@ class Desk:
         answers.threads -= 1
         if not answers.threads:
             self._left.pop(answers, None)
+
+
+def _going_down() -> ApiError:
+    return ApiError(503, "the server is going down", code="draining", retry_after=10)
 
 
 def _status(engine: EnginePort) -> EngineStatus | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import socket
 import threading
@@ -23,6 +24,8 @@ from localspec.server.setting import Setting
 
 #: Connections that wait to be taken.
 _BACKLOG = 512
+#: Seconds that the last words of answers which were given up may take to reach their clients, and between two looks.
+_LAST_WORDS, _LOOK = 2.0, 0.05
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 
 #: Makes an engine and what requests are read against; asks now and then whether they are still wanted.
@@ -98,9 +101,9 @@ class Serving:
             access_log=False,
             server_header=False,
             backlog=_BACKLOG,
-            timeout_graceful_shutdown=plan.drain_s,
+            timeout_graceful_shutdown=math.ceil(_LAST_WORDS),
         )
-        self._server = _Server(config, self.desk)
+        self._server = _Server(config, self.desk, plan.drain_s, say)
         host = f"[{plan.host}]" if ":" in plan.host else plan.host
         #: Where it is.
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
@@ -129,16 +132,39 @@ class Serving:
 
 
 class _Server(uvicorn.Server):
-    """The first signal lets answers finish, the second does not."""
+    """The first signal lets answers finish for a while, the second does not. Those that are given up tell their clients
+    so before connections are cut; nothing is cancelled from without, which would tear what is being sent."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+    def __init__(self, config: uvicorn.Config, desk: Desk, drain_s: float, say: Callable[[str], None]) -> None:
         super().__init__(config)
         self._desk = desk
+        self._drain_s = drain_s
+        self._say = say
+        self._hurried = False
 
     def leave(self) -> None:
+        self._hurried = self.should_exit
         self._desk.drain()
-        self.force_exit = self.should_exit
+        if self._desk.taken and not self.should_exit:
+            self._say(f"finishing {answers(self._desk.taken)}; ctrl-c again ends now")
         self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        await self._until(lambda: self._hurried or not self._desk.busy, self._drain_s)
+        self._desk.end()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        await self._until(lambda: not self.server_state.connections, _LAST_WORDS)
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()  # its client does not read, or never sent all of its request
+        await super().shutdown(sockets)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        end = asyncio.get_running_loop().time() + seconds
+        while not condition() and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_LOOK)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -155,6 +181,10 @@ class _Server(uvicorn.Server):
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
+
+
+def answers(count: int) -> str:
+    return "1 answer" if count == 1 else f"{count} answers"
 
 
 def _bound(host: str, port: int) -> socket.socket:

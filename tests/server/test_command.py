@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,6 +70,33 @@ def test_running_answers_finish_first(number: int) -> None:
             process.send_signal(number)
             assert list(lines)[-2] == "data: [DONE]"
         assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(("drain", "numbers"), [("1", [signal.SIGTERM]), ("30", [signal.SIGINT, signal.SIGINT])])
+def test_what_is_given_up_says_so(drain: str, numbers: list[int]) -> None:
+    with served("--drain", drain, "-np", "1", LOCALSPEC_TEST_PASS_TIME="0.01") as (process, url):
+        fields: Any = {"messages": HELLO, "max_tokens": 3000}
+        asked = {"json": fields, "timeout": 20}
+        path = f"{url}/v1/chat/completions"
+        with (
+            ThreadPoolExecutor(1) as pool,
+            httpx2.stream("POST", path, json={**fields, "stream": True}, timeout=20) as got,
+        ):
+            lines = got.iter_lines()
+            next(lines)
+            waiting = pool.submit(httpx2.post, path, **asked)
+            until(lambda: "llamacpp:requests_deferred 1" in httpx2.get(f"{url}/metrics").text)
+            for number in numbers:
+                process.send_signal(number)
+                time.sleep(0.2)
+            last = [line for line in lines if line][-1]  # the body ends as it should: else this raises
+            assert json.loads(last.removeprefix("data: "))["error"]["code"] == "draining"
+            assert (waiting.result().status_code, waiting.result().json()["error"]["code"]) == (503, "draining")
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, b"")
+    assert err.decode() == (
+        "ready: fake.gguf, 1 answer at a time, 64 may wait\nlocalspec: finishing 2 answers; ctrl-c again ends now\n"
+    )
 
 
 def test_a_public_address_without_a_key_is_worth_a_line(tmp_path: Path) -> None:
