@@ -2,6 +2,7 @@
 
 LocalspecError            1   anything the engine could not do
 ├── UsageError            2   a flag, a request or a file of options that makes no sense
+│   └── PromptError       2   there is nothing to start from, or more than the context holds
 ├── ModelError            3   a model that is missing, damaged, or not usable as asked
 │   ├── ModelLoadError    3   the file does not load; the reason is in the message
 │   ├── ModelFault        3   it loads, but computes nonsense (NaN logits)
@@ -61,6 +62,17 @@ def _rebuild(kind: type[LocalspecError], message: str, hint: str) -> LocalspecEr
 
 class UsageError(LocalspecError):
     exit_code = ExitCode.USAGE
+
+
+class PromptError(UsageError):
+    """``facts``: how many tokens there are and how many the context holds, by llama.cpp's names; empty: no prompt."""
+
+    def __init__(self, message: str, *, hint: str = "", facts: tuple[tuple[str, int], ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.facts = facts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint), {"facts": self.facts})
 
 
 class ModelError(LocalspecError):

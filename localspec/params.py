@@ -94,7 +94,7 @@ def check(params: SamplingParams, *, n_vocab: int | None = None) -> None:
             size = "" if n_vocab is None else f" of {n_vocab} tokens"
             raise UsageError(
                 f"logit_bias names token {token}, which is not in the vocabulary{size}",
-                hint="Look the id up with the tokenize command.",
+                hint="POST /tokenize of localspec serve tells the ids of a text.",
             )
         if bias != -math.inf:
             _within(f"logit_bias of token {token}", bias, -_LARGEST, _LARGEST)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
-from localspec.errors import ExitCode, LocalspecError, UsageError
+from localspec.errors import ExitCode, LocalspecError, PromptError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -104,6 +104,10 @@ class SpecParams:
     def off(self) -> bool:
         """Nothing may be guessed."""
         return self.mode == "off" or min(self.depth, self.nodes) == 0
+
+
+#: Who may speak in a conversation that somebody sends, and as whom.
+ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +354,8 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The prompt is tokenised: ``prompt_n`` tokens, of which ``cache_n`` are already in the cache. ``waited_s``: seconds
-    that it waited for its turn; the event itself may come as late as its first pass ends."""
+    """The prompt is tokenised: ``prompt_n`` tokens, of which ``cache_n`` are already in the cache. ``waited_s``:
+    seconds that it waited for its turn; the event itself may come as late as its first pass ends."""
 
     request: int
     prompt_n: int
@@ -437,10 +441,13 @@ class Failed:
     message: str
     hint: str
     exit_code: ExitCode
+    #: Of a prompt that is too long.
+    facts: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, request: int, error: LocalspecError) -> Failed:
-        return cls(request, type(error).__name__, error.message, error.hint, error.exit_code)
+        facts = error.facts if isinstance(error, PromptError) else ()
+        return cls(request, type(error).__name__, error.message, error.hint, error.exit_code, facts)
 
 
 @dataclass(frozen=True, slots=True)

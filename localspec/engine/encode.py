@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localspec.chat import ChatTemplate, encode_chat
-from localspec.errors import ModelError, UsageError
+from localspec.errors import ModelError, PromptError, UsageError
 from localspec.text.stream import TextStream
 from localspec.text.thinking import named_tags
 from localspec.types import GenerationRequest
@@ -23,9 +23,9 @@ def encode(request: GenerationRequest, vocab: Vocab, template: ChatTemplate | No
     """
     tokens = _tokens(request, vocab, template)
     if not tokens:
-        raise UsageError(
+        raise PromptError(
             "the prompt is empty and this model has no token that opens a text",
-            hint="Give a prompt (-p, -f or stdin).",
+            hint="Give it some text to go on with.",
         )
     return tokens
 
@@ -37,8 +37,10 @@ def check_length(tokens: list[int], n_ctx: int) -> list[int]:
         UsageError: it does not.
     """
     if len(tokens) > n_ctx:
-        raise UsageError(
-            f"the prompt has {len(tokens)} tokens, the context holds {n_ctx}", hint="Shorten it, or raise -c."
+        raise PromptError(
+            f"the prompt has {len(tokens)} tokens, the context holds {n_ctx}",
+            hint="Shorten it, or raise -c.",
+            facts=(("n_prompt_tokens", len(tokens)), ("n_ctx", n_ctx)),
         )
     return tokens
 

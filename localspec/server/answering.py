@@ -102,7 +102,7 @@ class _Answering:
         self._taken = await self._take()
         for _, event in self._taken:
             if isinstance(event, Failed):
-                raise ApiError.of(event)
+                raise ApiError.of(event, self._wish.source)
 
     async def events(self) -> AsyncIterator[str]:
         """The stream; what fails now is its last event."""
@@ -139,7 +139,7 @@ class _Answering:
     def _check(self) -> None:
         failed = next((choice.failed for choice in self._choices if choice.failed is not None), None)
         if failed is not None:
-            raise ApiError.of(failed)
+            raise ApiError.of(failed, self._wish.source)
 
     def _told(self, records: Sequence[dict[str, Any]]) -> str:
         return "".join(self._line(record) for record in records)

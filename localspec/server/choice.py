@@ -126,6 +126,11 @@ class Choice:
         return "stop" if self.finished.reason == "stop" else "length"
 
     @property
+    def seed(self) -> int | None:
+        """The one in use, drawn where none was given; ``None`` before it has begun."""
+        return self.request.sampling.seed if self.started is None else self.started.seed
+
+    @property
     def prompt_n(self) -> int:
         if self.finished is not None:
             return self.finished.timings.prompt_n

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, PromptError
 from localspec.types import Failed
 
 _KINDS = {
@@ -19,7 +19,7 @@ _KINDS = {
     504: "timeout_error",
 }
 #: Of `LocalspecError`, those that the request is to blame for.
-_BLAMED = ("UsageError", "ModelError")
+_BLAMED = ("UsageError", "ModelError", "PromptError")
 _GONE = "EngineDied"
 
 
@@ -32,6 +32,7 @@ class ApiError(Exception):
         param: the field that it is about.
         code: a word for programs.
         retry_after: seconds after which it may be tried again.
+        facts: numbers beside these, by llama.cpp's names.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after: int | None = None,
+        facts: tuple[tuple[str, int], ...] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -49,12 +51,19 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.retry_after = retry_after
+        self.facts = facts
 
     @classmethod
-    def of(cls, error: LocalspecError | Failed) -> ApiError:
-        """What the engine says. A request that makes no sense is 400, one that came to an engine which is gone 503."""
+    def of(cls, error: LocalspecError | Failed, prompt: str | None = None) -> ApiError:
+        """What the engine says; ``prompt`` is the field that has one.
+
+        A request that makes no sense is 400, one that came to an engine which is gone 503.
+        """
         kind = error.kind if isinstance(error, Failed) else type(error).__name__
         message = f"{error.message}. {error.hint}" if error.hint else error.message
+        if kind == "PromptError":
+            facts = error.facts if isinstance(error, Failed | PromptError) else ()
+            return cls(400, message, param=prompt, code="context_length_exceeded" if facts else None, facts=facts)
         if kind in _BLAMED:
             return cls(400, message)
         if kind == _GONE:
@@ -67,9 +76,10 @@ class ApiError(Exception):
 
     @property
     def record(self) -> dict[str, Any]:
-        """OpenAI's object."""
+        """OpenAI's object, with numbers of llama.cpp's in it where there are any."""
         kind = _KINDS.get(self.status, "server_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        told = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return {"error": told | dict(self.facts)}
 
 
 def invalid(message: str, param: str | None = None, *, code: str | None = None) -> ApiError:

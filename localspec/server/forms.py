@@ -11,6 +11,7 @@ from localspec import __version__
 from localspec.openai_records import chat_logprobs, entry, spelt, text_logprobs
 from localspec.server.calls import Call
 from localspec.server.choice import Choice, Delta, usage
+from localspec.server.told import drawn
 from localspec.server.wishes import Wish
 from localspec.types import TokenInfo
 
@@ -69,6 +70,9 @@ class _OpenAi:
 
     def _whole(self, choices: Sequence[Choice], told: list[Record]) -> Record:
         record = self._record(told, self._kind)
+        if len(told) > 1:
+            told = [{**one, "seed": choice.seed} for one, choice in zip(told, choices, strict=True)]
+            record["choices"] = told
         return {**record, "usage": usage(list(choices), self._wish), **numbers(choices[0])}
 
 
@@ -221,18 +225,27 @@ class NativeForm:
             "tokens_predicted": choice.completion_n,
             "tokens_evaluated": choice.prompt_n,
             "tokens_cached": choice.prompt_n + choice.completion_n,
-            "prompt": choice.request.prompt or "",
+            "prompt": self._wish.texts[choice.index // self._wish.each],
+            "generation_settings": settings(choice),
             "has_new_line": "\n" in choice.text,
             "truncated": False,
             "stop_type": kind,
             "stopping_word": stopped or "",
-            **numbers(choice),
+            "timings": choice.timings(),
+            "speculation": choice.speculation(),
         }
 
 
 def numbers(choice: Choice) -> Record:
-    """Clock and guesses of one answer."""
-    return {"timings": choice.timings(), "speculation": choice.speculation()}
+    """Clock and guesses of one answer, and the seed that gives it again."""
+    return {"timings": choice.timings(), "speculation": choice.speculation(), "seed": choice.seed}
+
+
+def settings(choice: Choice) -> Record:
+    """llama.cpp's ``generation_settings``."""
+    request = choice.request
+    limits = {"max_tokens": request.max_tokens, "n_predict": request.max_tokens, "stop": list(request.stop)}
+    return {**drawn(request.sampling), **limits, "seed": choice.seed}
 
 
 def progress(choice: Choice, done: int) -> Record:

@@ -7,9 +7,8 @@ from typing import Any
 
 from localspec.server.errors import invalid
 from localspec.server.fields import Fields
-from localspec.types import Message
+from localspec.types import ROLES, Message
 
-_ROLES = {"developer": "system", **{name: name for name in ("system", "user", "assistant", "tool")}}
 _PASSED_ON = ("name", "tool_call_id", "reasoning_content")
 
 
@@ -23,6 +22,8 @@ def messages(fields: Fields, *, template_has_tools: bool) -> tuple[Message, ...]
     Raises:
         ApiError: there is none, one of another form, or one with what is no text.
     """
+    if not fields.has("messages"):
+        raise invalid("messages is missing", "messages")
     found = tuple(_message(one) for one in fields.parts("messages"))
     if not found:
         raise invalid("messages is empty", "messages")
@@ -30,7 +31,7 @@ def messages(fields: Fields, *, template_has_tools: bool) -> tuple[Message, ...]
 
 
 def _message(fields: Fields) -> Message:
-    role = fields.choice("role", tuple(_ROLES))
+    role = fields.choice("role", tuple(ROLES))
     if role is None:
         raise invalid(f"{fields.name('role')} is missing", fields.name("role"))
     calls = [_call(one) for one in fields.parts("tool_calls")]
@@ -39,7 +40,7 @@ def _message(fields: Fields) -> Message:
         if role != "assistant":
             raise invalid(f"{fields.name('content')} is missing", fields.name("content"))
         raise invalid(f"{fields.place} has neither content nor tool_calls", fields.place)
-    return Message(_ROLES[role], content(fields), (*more.items(), *([("tool_calls", calls)] if calls else ())))
+    return Message(ROLES[role], content(fields), (*more.items(), *([("tool_calls", calls)] if calls else ())))
 
 
 def content(fields: Fields) -> str:

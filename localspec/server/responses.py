@@ -54,7 +54,7 @@ class ResponsesForm:
         records: list[Record] = []
         if self._opened:
             place = {"item_id": self._message, "output_index": 0, "content_index": 0}
-            text, item = choice.text, self._item(choice.text, "completed")
+            text, item = choice.text, self._item(choice.text, _status(choice))
             records += [
                 self._event("response.output_text.done", **place, text=text, logprobs=[]),
                 self._event("response.content_part.done", **place, part=_part(text)),
@@ -80,7 +80,7 @@ class ResponsesForm:
         return self._closed(choices[0], self._output(choices[0]))[1]
 
     def _closed(self, choice: Choice, output: list[Record]) -> tuple[str, Record]:
-        status = "incomplete" if choice.reason == "length" else "completed"
+        status = _status(choice)
         response = self._response(choice, status, output)
         counts = usage([choice], self._wish)
         response["usage"] = {
@@ -95,7 +95,7 @@ class ResponsesForm:
         return status, {**response, **numbers(choice)}
 
     def _output(self, choice: Choice) -> list[Record]:
-        said = [self._item(choice.text, "completed")] if choice.text or not choice.calls else []
+        said = [self._item(choice.text, _status(choice))] if choice.text or not choice.calls else []
         if not self._calls:
             self._calls = [
                 {
@@ -123,7 +123,7 @@ class ResponsesForm:
             "status": status,
             "error": None,
             "incomplete_details": None,
-            "instructions": None,
+            "instructions": self._wish.echo["instructions"],
             "max_output_tokens": request.max_tokens if request.max_tokens >= 0 else None,
             "model": self._wish.model,
             "output": output,
@@ -132,15 +132,22 @@ class ResponsesForm:
             "store": False,
             "temperature": request.sampling.temperature,
             "tool_choice": _tool_choice(tools.choice),
-            "tools": [{"type": "function", "strict": False, **one["function"]} for one in tools.declared],
+            "tools": [
+                {"type": "function", "strict": strict, **one["function"]}
+                for one, strict in zip(tools.declared, self._wish.echo["strict"], strict=True)
+            ],
             "top_p": request.sampling.top_p,
             "usage": None,
-            "metadata": {},
+            "metadata": self._wish.echo["metadata"],
         }
 
     def _event(self, kind: str, **fields: Any) -> Record:
         self._number += 1
         return {"type": kind, "sequence_number": self._number - 1, **fields}
+
+
+def _status(choice: Choice) -> str:
+    return "incomplete" if choice.reason == "length" else "completed"
 
 
 def _part(text: str) -> Record:

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from localspec.errors import LocalspecError
 from localspec.server import told, wishes
 from localspec.server.answering import Json, Limits, respond
 from localspec.server.desk import Desk
@@ -18,7 +17,6 @@ from localspec.server.errors import ApiError, invalid
 from localspec.server.fields import Fields, is_whole, parse
 from localspec.server.forms import ChatForm, Form, NativeForm, TextForm
 from localspec.server.ledger import Ledger
-from localspec.server.messages import messages
 from localspec.server.metrics import Standing, page
 from localspec.server.openapi import description
 from localspec.server.page import chat_page
@@ -68,6 +66,7 @@ class Api:
             "/health": self._health,
             "/v1/health": self._health,
             "/v1/models": self._models,
+            "/v1/models/{model:path}": self._model,
             "/models": self._models,
             "/props": self._props,
             "/openapi.json": self._openapi,
@@ -136,7 +135,7 @@ class Api:
 
     async def _apply_template(self, request: Request) -> Response:
         setting, fields = self._desk.setting, parse(await self._body(request))
-        return Json({"prompt": await asyncio.to_thread(_rendered, fields, setting)})
+        return Json({"prompt": await asyncio.to_thread(wishes.rendered, fields, setting)})
 
     # -- looks
 
@@ -149,6 +148,13 @@ class Api:
 
     async def _models(self, request: Request) -> Response:
         return Json(told.models(self._desk.setting))
+
+    async def _model(self, request: Request) -> Response:
+        """There is one model, which answers to its own name here and to any in a request."""
+        (known,), wanted = told.models(self._desk.setting)["data"], request.path_params["model"]
+        if wanted != known["id"]:
+            raise ApiError(404, f"there is no model {wanted!r}, only {known['id']!r}", code="model_not_found")
+        return Json(known)
 
     async def _props(self, request: Request) -> Response:
         return Json(told.props(self._desk.setting, self._sequences))
@@ -181,14 +187,3 @@ def _piece(piece: bytes) -> str | list[int]:
         return piece.decode()
     except UnicodeDecodeError:
         return list(piece)
-
-
-def _rendered(fields: Fields, setting: Setting) -> str:
-    if setting.template is None:
-        raise invalid("this model has no chat template")
-    turns = messages(fields, template_has_tools=setting.knows_tools)
-    vocab, variables = setting.vocab, dict(setting.base.template_kwargs)
-    try:
-        return setting.template.render(turns, bos=vocab.bos_text, eos=vocab.eos_text, variables=variables).text
-    except LocalspecError as error:
-        raise ApiError.of(error) from None

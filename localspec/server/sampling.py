@@ -71,6 +71,8 @@ def _guilty(error: UsageError, fields: Fields) -> str:
 
 def _seed(fields: Fields, base: int | None) -> int | None:
     """-1, as in llama.cpp, asks for any."""
+    if is_whole(value := fields.get("seed")) and abs(value) > _SEEDS:
+        raise fields.wrong("seed", "in -1 … 2^64 - 1, where -1 asks for any")
     seed = fields.whole("seed", least=-_SEEDS, most=_SEEDS)
     return base if seed is None else seed if seed >= 0 else None
 
@@ -131,6 +133,11 @@ def format_grammar(wish: Fields) -> str | None:
     if kind == "text":
         return None
     inner = wish.part("json_schema") or wish
+    if kind == "json_schema" and not inner.has("schema"):
+        missing = (
+            inner.name("schema") if wish.place != "response_format" or inner is not wish else wish.name("json_schema")
+        )
+        raise invalid(f"{missing} is missing", missing)
     return schema_to_grammar(inner.get("schema") or {}, inner.name("schema"))
 
 

@@ -25,7 +25,7 @@ def models(setting: Setting) -> Record:
 def props(setting: Setting, sequences: int) -> Record:
     """``/props``, with llama.cpp's names."""
     info, vocab, base = setting.info, setting.vocab, setting.base
-    params = {**_sampling(base.sampling), "max_tokens": base.max_tokens, "n_predict": base.max_tokens}
+    params = {**drawn(base.sampling), "max_tokens": base.max_tokens, "n_predict": base.max_tokens}
     guesses = {"speculative.types": ",".join(info.drafters) or "none", "speculative.n_max": base.spec.depth}
     return {
         "default_generation_settings": {"params": {**params, **guesses}, "n_ctx": info.n_ctx},
@@ -42,7 +42,8 @@ def props(setting: Setting, sequences: int) -> Record:
     }
 
 
-def _sampling(params: SamplingParams) -> Record:
+def drawn(params: SamplingParams) -> Record:
+    """How tokens are drawn; seed -1: any."""
     told = asdict(params)
     for name in ("logit_bias", "grammar"):
         del told[name]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localspec.chat import Reasoning, reasoning_of, template_variables
 from localspec.chat.reasoning import Mode
-from localspec.errors import UsageError
-from localspec.server.errors import invalid
+from localspec.errors import LocalspecError, UsageError
+from localspec.server.errors import ApiError, invalid
 from localspec.server.fields import Fields, blamed, is_whole
 from localspec.server.messages import content, messages
-from localspec.server.sampling import format_grammar, sampling, speculation
+from localspec.server.sampling import format_grammar, grammar, sampling, speculation
 from localspec.server.setting import Setting
 from localspec.server.tools import NO_TOOLS, Tools, tools
 from localspec.types import GenerationRequest, Message
@@ -33,6 +33,7 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "previous_response_id": ("",),
     "conversation": ("",),
     "background": (False,),
+    "response_fields": ([],),
     "web_search_options": (),
 }
 
@@ -42,7 +43,9 @@ class Wish:
     """One request a choice, in order; ``each`` choices belong to one prompt.
 
     ``reasoning``: how thinking is told from the answer, ``None``: it is not. ``rivals``: log-probabilities are wanted,
-    with so many rivals a token. ``live``: timings in every chunk; ``progress``: how far the prompt is read.
+    with so many rivals a token. ``live``: timings in every chunk; ``progress``: how far the prompt is read. ``source``:
+    the field that has the prompt; ``texts``: prompts as they are read, for forms that repeat them; ``echo``: what a
+    response repeats of its request.
     """
 
     requests: tuple[GenerationRequest, ...]
@@ -56,6 +59,9 @@ class Wish:
     tools: Tools = NO_TOOLS
     reasoning: Reasoning | None = None
     ids: bool = False
+    source: str = "messages"
+    texts: tuple[str, ...] = ()
+    echo: Mapping[str, Any] = field(default_factory=dict)
 
 
 def chat(fields: Fields, setting: Setting) -> Wish:
@@ -84,10 +90,20 @@ def responses(fields: Fields, setting: Setting) -> Wish:
     renamed = Fields({**fields.found, "messages": _turns(fields), "max_tokens": fields.get("max_output_tokens")})
     told = _told(renamed, setting)
     request = _drawn(renamed, setting)
+    if "message.output_text.logprobs" in (fields.texts("include") or ()) or fields.get("top_logprobs"):
+        name = "top_logprobs" if fields.get("top_logprobs") else "include"
+        raise fields.refused(name, "asks for log-probabilities, which are offered by /v1/chat/completions alone")
+    metadata = fields.part("metadata")
+    echo = {
+        "metadata": {} if metadata is None else metadata.found,
+        "instructions": fields.text("instructions"),
+        "strict": [(one.part("function") or one).flag("strict") for one in fields.parts("tools")],
+    }
     text = fields.part("text")
     if text is not None and (form := text.part("format")) is not None and (bound := format_grammar(form)) is not None:
         request = replace(request, sampling=replace(request.sampling, grammar=bound))
-    return _of_messages(renamed, setting, request, told, offered, rivals=None)
+    wish = _of_messages(renamed, setting, request, told, offered, rivals=None)
+    return replace(wish, source="input", echo=echo)
 
 
 def completions(fields: Fields, setting: Setting) -> Wish:
@@ -123,12 +139,9 @@ def _of_messages(
         if request.sampling.grammar is not None:
             raise invalid("tool_choice demands a call, and a form of the answer is given, too", "tool_choice")
         request = replace(request, sampling=replace(request.sampling, grammar=offered.grammar()))
-    variables = _variables(fields, setting)
-    if offered.offered:
-        if setting.knows_tools:
-            variables["tools"] = list(offered.declared)
-        else:
-            told = offered.in_words(told)
+    if not _opens(fields, told):
+        raise fields.refused("add_generation_prompt", "is false: an answer is always begun here")
+    told, variables = _with_tools(fields, setting, told, offered)
     # What a grammar bounds is an answer from its first token on: there is no place for thinking.
     bound = request.sampling.grammar is not None
     mode = "off" if bound else _mode(fields, setting)
@@ -141,9 +154,53 @@ def _of_messages(
         template_kwargs=tuple(reasoning.variables.items()),
         draft_from=_prediction(fields),
     )
-    told_apart = not bound and fields.text("reasoning_format") != "none"
+    told_apart = not bound and fields.choice("reasoning_format", ("none", "auto", "deepseek")) != "none"
     wish = _wish(fields, setting, (request,), rivals)
     return replace(wish, tools=offered, reasoning=reasoning if told_apart else None)
+
+
+def rendered(fields: Fields, setting: Setting) -> str:
+    """The text that a chat's request makes the model read: ``/apply-template``.
+
+    Raises:
+        ApiError: as `chat`, or there is no chat template.
+    """
+    if setting.template is None:
+        raise invalid("this model has no chat template")
+    offered, vocab = tools(fields), setting.vocab
+    told = _told(fields, setting)
+    opens = _opens(fields, told)
+    told, variables = _with_tools(fields, setting, told, offered)
+    bound = offered.forced or grammar(fields) is not None
+    mode = "off" if bound else _mode(fields, setting)
+    variables = reasoning_of(setting.info.chat_template, mode, variables).variables
+    try:
+        return setting.template.render(
+            told, bos=vocab.bos_text, eos=vocab.eos_text, answer=opens, variables=variables
+        ).text
+    except LocalspecError as error:
+        raise ApiError.of(error) from None
+
+
+def _with_tools(
+    fields: Fields, setting: Setting, told: tuple[Message, ...], offered: Tools
+) -> tuple[tuple[Message, ...], dict[str, object]]:
+    """Messages and variables for the template, which tell of the functions in one way or the other."""
+    variables = _variables(fields, setting)
+    if offered.offered and not setting.knows_tools:
+        return offered.in_words(told), variables
+    return told, {**variables, "tools": list(offered.declared)} if offered.offered else variables
+
+
+def _opens(fields: Fields, told: tuple[Message, ...]) -> bool:
+    """Whether the text ends where an answer goes on; an answer that stands last is gone on with."""
+    begins, said = fields.flag("add_generation_prompt", True), told[-1].role == "assistant"
+    goes_on = fields.flag("continue_final_message", said and begins)
+    if goes_on and not said:
+        raise fields.refused("continue_final_message", "is true, but the last message is no answer")
+    if said and begins and not goes_on:
+        raise fields.refused("continue_final_message", "is false: an answer that stands last is always gone on with")
+    return goes_on or begins
 
 
 def _mode(fields: Fields, setting: Setting) -> Mode:
@@ -184,7 +241,12 @@ def _of_prompts(fields: Fields, setting: Setting, rivals: int | None) -> Wish:
         replace(request, prompt=one) if isinstance(one, str) else replace(request, prompt=None, tokens=tuple(one))
         for one in prompts
     ]
-    return _wish(fields, setting, asked, rivals)
+    texts = tuple(one if isinstance(one, str) else _spelt(one, setting) for one in prompts)
+    return replace(_wish(fields, setting, asked, rivals), source="prompt", texts=texts)
+
+
+def _spelt(tokens: list[int], setting: Setting) -> str:
+    return b"".join(setting.vocab.piece(one, special=True) for one in tokens).decode("utf-8", "replace")
 
 
 def _prompts(fields: Fields, setting: Setting) -> list[str | list[int]]:
@@ -202,6 +264,11 @@ def _prompt(value: Any, fields: Fields, setting: Setting) -> str | list[int]:
     """A text, or tokens, among which there may be texts."""
     if isinstance(value, str):
         return value
+    if isinstance(value, dict):
+        inner = Fields(value, "prompt")
+        if inner.get("multimodal_data"):
+            raise inner.refused("multimodal_data", "is given: this server takes text alone")
+        return inner.needed_text("prompt_string")
     if not isinstance(value, list) or not value:
         raise fields.wrong("prompt", "a text, a list of tokens, or a list of such")
     tokens: list[int] = []
@@ -223,7 +290,7 @@ def _drawn(fields: Fields, setting: Setting) -> GenerationRequest:
     base = setting.base
     stop = fields.texts("stop")
     if stop is not None and (len(stop) > _MOST_STOPS or not all(stop)):
-        raise fields.wrong("stop", f"at most {_MOST_STOPS} texts that are not empty")
+        raise invalid(f"stop has an empty text, or more than {_MOST_STOPS} texts", "stop")
     limits = [fields.whole(name, least=-1) for name in ("max_completion_tokens", "max_tokens", "n_predict")]
     limit = next((one for one in limits if one is not None), base.max_tokens)
     return replace(

@@ -216,3 +216,12 @@ def test_a_line_changes_nothing_for_the_next() -> None:
     assert isinstance(second, Task)
     same = replace(first.request.sampling, temperature=0.5, seed=second.request.sampling.seed)
     assert (second.request.sampling, second.request.stop) == (same, ())
+
+
+def test_a_role_that_nobody_has() -> None:
+    assert "'robot'" in refused({"messages": [{"role": "robot", "content": "Hi"}]}).error.message
+
+
+def test_two_names_of_a_setting_that_differ() -> None:
+    assert "temp and temperature" in refused({"prompt": "x", "temp": 0.1, "temperature": 0.9}).error.message
+    assert asked({"prompt": "x", "temp": 0.5, "temperature": 0.5}).sampling.temperature == 0.5

@@ -75,7 +75,7 @@ def test_running_answers_finish_first(number: int) -> None:
 @pytest.mark.parametrize(("drain", "numbers"), [("1", [signal.SIGTERM]), ("30", [signal.SIGINT, signal.SIGINT])])
 def test_what_is_given_up_says_so(drain: str, numbers: list[int]) -> None:
     with served("--drain", drain, "-np", "1", LOCALSPEC_TEST_PASS_TIME="0.01") as (process, url):
-        fields: Any = {"messages": HELLO, "max_tokens": 3000}
+        fields: Any = {"messages": HELLO, "max_tokens": 3000, "speculative": "off"}
         asked = {"json": fields, "timeout": 20}
         path = f"{url}/v1/chat/completions"
         with (

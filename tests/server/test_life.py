@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any

@@ -48,6 +48,11 @@ CHAT = "/v1/chat/completions"
         ({"mirostat": 1}, "mirostat"),
         ({"grammar": "root ::= ("}, "grammar"),
         ({"json_schema": {"type": "nothing"}}, "json_schema"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
+        ({"add_generation_prompt": False}, "add_generation_prompt"),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"reasoning_format": "bogus"}, "reasoning_format"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_object"}, "grammar": 'root ::= "a"'}, "grammar"),
         ({"speculative": "sometimes"}, "speculative.mode"),
@@ -79,6 +84,29 @@ def test_what_the_engine_refuses_is_the_requests_fault(site: Site) -> None:
     assert "not loaded" in site.fault(CHAT, {"messages": HELLO, "speculative": {"types": ["magic"]}})["message"]
 
 
+def test_a_prompt_that_does_not_fit_is_told_with_its_numbers(site: Site) -> None:
+    error = site.fault(CHAT, {"messages": [{"role": "user", "content": "a" * 5000}]})
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
+    assert (error["n_prompt_tokens"], error["n_ctx"]) == (5003, 4096)
+    assert site.fault("/completion", {"prompt": "a" * 5000})["param"] == "prompt"
+    empty = site.fault("/completion", {"prompt": ""})
+    assert (empty["param"], empty["code"]) == ("prompt", None)
+    assert "-p" not in empty["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"seed": 2**70}, "seed is not in -1 … 2^64 - 1, where -1 asks for any"),
+        ({"stop": [""]}, "stop has an empty text, or more than 256 texts"),
+        ({"messages": None}, "messages is missing"),
+        ({"logit_bias": {"99999999": 1}}, "POST /tokenize"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(site: Site, fields: dict[str, Any], words: str) -> None:
+    assert words in site.fault(CHAT, {"messages": HELLO, **fields})["message"]
+
+
 def test_unknown_fields_and_nulls_are_nobodys_business(site: Site) -> None:
     nulls = dict.fromkeys(("temperature", "stop", "seed", "tools", "logit_bias", "n", "stream_options"))
     assert site.chat(user="me", metadata={}, store=True, **nulls)["choices"] == site.chat()["choices"]
@@ -100,7 +128,10 @@ def test_bodies_that_are_no_objects(site: Site, path: str, body: bytes) -> None:
         ("/v1/completions", {"prompt": []}),
         ("/v1/completions", {"prompt": [10**6]}),
         ("/v1/completions", {"prompt": [[]]}),
-        ("/completion", {"prompt": {"prompt_string": "x"}}),
+        ("/completion", {"prompt": {"prompt_string": "x", "multimodal_data": ["y"]}}),
+        ("/completion", {"prompt": "x", "response_fields": ["content"]}),
+        ("/v1/responses", {"input": "x", "include": ["message.output_text.logprobs"]}),
+        ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema", "name": "x"}}}),
         ("/tokenize", {}),
         ("/detokenize", {"tokens": [-1]}),
         ("/detokenize", {"tokens": "abc"}),

@@ -17,6 +17,7 @@ def test_a_response(site: Site) -> None:
     assert (answer["object"], answer["status"]) == ("response", "incomplete")
     assert answer["incomplete_details"] == {"reason": "max_output_tokens"}
     (item,) = answer["output"]
+    assert item["status"] == "incomplete"
     chat = site.chat(max_tokens=20)
     assert item["content"][0]["text"] == chat["choices"][0]["message"]["content"]
     assert answer["usage"]["output_tokens"] == 20
@@ -48,6 +49,13 @@ def test_calls_and_their_results() -> None:
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
         again = site.ask(PATH, input=[{"role": "user", "content": "Rome?"}, call, result], tools=[FLAT])
         assert again["status"] == "completed"
+
+
+def test_what_a_response_repeats(site: Site) -> None:
+    asked = {"metadata": {"a": "b"}, "instructions": "be brief", "tools": [{**FLAT, "strict": True}]}
+    answer = site.ask(PATH, input="hello", max_output_tokens=2, **asked)
+    assert (answer["metadata"], answer["instructions"]) == (asked["metadata"], asked["instructions"])
+    assert [one["strict"] for one in answer["tools"]] == [True]
 
 
 def test_a_form_of_the_text(site: Site) -> None:

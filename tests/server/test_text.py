@@ -6,6 +6,7 @@ import pytest
 from starlette.routing import Route
 
 from tests.server.support import Site, serving
+from tests.server.test_tools import WEATHER
 
 TEXT, NATIVE = "/v1/completions", "/completion"
 
@@ -49,7 +50,7 @@ def test_llama_cpps_form(site: Site) -> None:
     several = site.ask(NATIVE, prompt=["hello", "hello"], n_predict=6)
     assert [one["content"] for one in several] == [answer["content"]] * 2
     mixed = site.ask(NATIVE, prompt=["hel", *site.ask("/tokenize", content="lo")["tokens"]], n_predict=6)
-    assert mixed["content"] == answer["content"]
+    assert (mixed["content"], mixed["prompt"]) == (answer["content"], "hello")
 
 
 def test_what_stopped_it(site: Site) -> None:
@@ -73,8 +74,38 @@ def test_words_and_back(site: Site) -> None:
     assert site.ask("/tokenize", content="<end>", parse_special=False)["tokens"] != [0]
     pieces = site.ask("/tokenize", content="ab", with_pieces=True)["tokens"]
     assert [one["piece"] for one in pieces] == ["a", "b"]
-    prompt = site.ask("/apply-template", messages=[{"role": "user", "content": "hi"}])["prompt"]
-    assert prompt == "u:hi\n"
+
+
+def test_what_the_template_makes_of_a_chat(site: Site) -> None:
+    turns = [{"role": "user", "content": "hi"}]
+    assert site.ask("/apply-template", messages=turns)["prompt"] == "u:hi\n"
+    closed = site.ask("/apply-template", messages=turns, add_generation_prompt=False)["prompt"]
+    assert closed == "u:hi\n"  # this template opens nothing
+    begun = [*turns, {"role": "assistant", "content": "yo"}]
+    assert site.ask("/apply-template", messages=begun)["prompt"] == "u:hi\na:yo"
+    assert site.ask("/apply-template", messages=begun, add_generation_prompt=False)["prompt"] == "u:hi\na:yo\n"
+    assert site.fault("/apply-template", {"messages": begun, "continue_final_message": False})["param"]
+    told = site.ask("/apply-template", messages=turns, tools=[WEATHER])["prompt"]
+    assert "weather" in told
+    usage = site.chat(messages=turns, tools=[WEATHER], max_tokens=1)["usage"]
+    assert usage["prompt_tokens"] == len(site.ask("/tokenize", content=told)["tokens"])
+
+
+def test_a_drawn_seed_is_told(site: Site) -> None:
+    first = site.ask(NATIVE, prompt={"prompt_string": "hello"}, n_predict=9, temperature=2.0, seed=-1)
+    seed = first["generation_settings"]["seed"]
+    assert seed >= 0
+    assert site.ask(NATIVE, prompt="hello", n_predict=9, temperature=2.0, seed=seed)["content"] == first["content"]
+    chat = site.chat(temperature=2.0, seed=-1, n=2)
+    for choice in chat["choices"]:
+        again = site.chat(temperature=2.0, seed=choice["seed"])
+        assert again["choices"][0]["message"] == choice["message"]
+    assert chat["seed"] == chat["choices"][0]["seed"]
+
+
+def test_one_model_by_its_name(site: Site) -> None:
+    assert site.client.get("/v1/models/fake.gguf").json()["id"] == "fake.gguf"
+    assert site.client.get("/v1/models/other").json()["error"]["code"] == "model_not_found"
 
 
 def test_what_it_says_of_itself(site: Site) -> None:
@@ -93,7 +124,15 @@ def test_the_description_names_every_endpoint(site: Site) -> None:
     told = site.client.get("/openapi.json").json()
     assert told["openapi"].startswith("3.1")
     paths = {route.path for route in site.serving.api.routes() if isinstance(route, Route)}
-    twins = {"/", "/openapi.json", "/v1/health", "/models", "/completions", "/chat/completions"}
+    twins = {
+        "/v1/models/{model:path}",
+        "/",
+        "/openapi.json",
+        "/v1/health",
+        "/models",
+        "/completions",
+        "/chat/completions",
+    }
     assert set(told["paths"]) == paths - twins
 
 

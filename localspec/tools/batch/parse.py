@@ -14,7 +14,7 @@ from localspec.options import Option, Values, request, template_kwargs
 from localspec.tools.batch.form import CHAT, COMPLETIONS, Form, Name, OpenAI, Plain
 from localspec.tools.batch.settings import Overrides
 from localspec.tools.batch.source import LONGEST, Line
-from localspec.types import GenerationRequest, Message
+from localspec.types import ROLES, GenerationRequest, Message
 
 #: Of OpenAI's fields those that change nothing here, and the values that do not.
 _IDLE = ("model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
@@ -210,7 +210,7 @@ def _messages(given: Any, system: str | None) -> tuple[Message, ...]:
     if not isinstance(given, list) or not given:
         raise UsageError("messages is no list of messages", hint='Such as [{"role": "user", "content": "Hi"}].')
     turns = tuple(_message(one) for one in given)
-    if system is not None and turns[0].role not in ("system", "developer"):
+    if system is not None and turns[0].role != "system":
         turns = (Message("system", system), *turns)
     return turns
 
@@ -224,7 +224,9 @@ def _message(given: Any) -> Message:
     role = given.get("role")
     if not isinstance(role, str) or not role:
         raise UsageError("a message has no role", hint="It is system, user or assistant.")
-    return Message(role, _content(given.get("content")))
+    if role not in ROLES:
+        raise UsageError(f"a message has the role {role!r}", hint=f"There are {', '.join(ROLES)}.")
+    return Message(ROLES[role], _content(given.get("content")))
 
 
 def _content(given: Any) -> str:

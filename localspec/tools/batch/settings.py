@@ -67,7 +67,13 @@ class Overrides:
                 continue
             option = self._find(key)
             origin = Origin(Level.USER_FILE, f"line {line}", key)
-            values[option.name], origins[option.name] = option.read(_as_option(option, value), origin), origin
+            read = option.read(_as_option(option, value), origin)
+            if option.name in origins and values[option.name] != read:
+                raise UsageError(
+                    f"a line has {origins[option.name].key} and {key}, which are the same and differ",
+                    hint="Leave one of them out.",
+                )
+            values[option.name], origins[option.name] = read, origin
             self._silence(option.name, values)
         together = {**origins, **dict.fromkeys(_TOGETHER)}
         check_values(tuple(self._options[name] for name in together), values, origins)
