@@ -74,7 +74,7 @@ def test_running_answers_finish_first(number: int) -> None:
 
 @pytest.mark.parametrize(("drain", "numbers"), [("1", [signal.SIGTERM]), ("30", [signal.SIGINT, signal.SIGINT])])
 def test_what_is_given_up_says_so(drain: str, numbers: list[int]) -> None:
-    with served("--drain", drain, "-np", "1", LOCALSPEC_TEST_PASS_TIME="0.01") as (process, url):
+    with served("--drain", drain, LOCALSPEC_TEST_PASS_TIME="0.01") as (process, url):
         fields: Any = {"messages": HELLO, "max_tokens": 3000, "speculative": "off"}
         asked = {"json": fields, "timeout": 20}
         path = f"{url}/v1/chat/completions"
@@ -85,7 +85,7 @@ def test_what_is_given_up_says_so(drain: str, numbers: list[int]) -> None:
             lines = got.iter_lines()
             next(lines)
             waiting = pool.submit(httpx2.post, path, **asked)
-            until(lambda: "llamacpp:requests_deferred 1" in httpx2.get(f"{url}/metrics").text)
+            until(lambda: "llamacpp:requests_processing 2" in httpx2.get(f"{url}/metrics").text)
             for number in numbers:
                 process.send_signal(number)
                 time.sleep(0.2)
@@ -95,7 +95,7 @@ def test_what_is_given_up_says_so(drain: str, numbers: list[int]) -> None:
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, b"")
     assert err.decode() == (
-        "ready: fake.gguf, 1 answer at a time, 64 may wait\nlocalspec: finishing 2 answers; ctrl-c again ends now\n"
+        "ready: fake.gguf, 4 answers at a time, 64 may wait\nlocalspec: finishing 2 answers; ctrl-c again ends now\n"
     )
 
 

@@ -61,7 +61,8 @@ class Overrides:
         Raises:
             UsageError: an unknown name, or a value that makes no sense.
         """
-        values, origins = dict(self._values), {}
+        values = dict(self._values)
+        origins: dict[str, Origin] = {}
         for key, value in _flat(given).items():
             if value is None:
                 continue
