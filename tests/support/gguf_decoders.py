@@ -162,7 +162,7 @@ def _kind(name: str, weights: Array, kinds: Mapping[str, Any]) -> Any:
 def kept(weights: Array, kind: Any) -> NDArray[Any]:
     """`quantised`, once a machine and build of llama.cpp."""
     digest = hashlib.sha256(f"{llama_cpp.__version__} {kind.name} {weights.shape}".encode())
-    digest.update(np.ascontiguousarray(weights, np.float32))
+    digest.update(np.ascontiguousarray(weights, np.float32).tobytes())
     path = model_cache() / f"quantised-{digest.hexdigest()[:32]}.npy"
     if path.exists():
         found: NDArray[Any] = np.load(path)

@@ -20,7 +20,7 @@ from tests.tui.support import FakeOpener, hold, on_screen, release, rests, runni
 
 FAKE = "tests.cli.repl.fake_main"
 SIZES = ((120, 40), (40, 12), (80, 24), (20, 8), (100, 30))
-LONG = "\n".join(f"{ANSWER}\nThat was part {number}.\n" for number in range(2))
+LONG = "\n".join(f"{ANSWER}\nThat was part {number}.\n" for number in range(3))
 TYPED = "typed while all of that happens: \\, / and [b]brackets[/b]"
 PATIENCE = 60.0
 
@@ -51,7 +51,7 @@ async def test_typing_and_resizing_while_an_answer_comes(panel: str) -> None:
         await pilot.resize_terminal(100, 30)
         if app.side.open:
             await pilot.press(panel)
-        await until(pilot, lambda: "That was part 1." in screen_text(app))
+        await until(pilot, lambda: "That was part 2." in screen_text(app))
         assert turns(app) == [("go", LONG)]
         await pilot.press("enter")
         await rests(app, pilot)
