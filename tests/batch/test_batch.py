@@ -73,10 +73,8 @@ def test_bad_lines_have_errors_in_their_places() -> None:
     ]
     assert ["error" in record for record in got] == [False, *[True] * 6, False]
     errors = [record["error"] for record in got if "error" in record]
-    assert all(
-        error["type"] in ("UsageError", "PromptError") and error["code"] == ExitCode.USAGE and error["hint"]
-        for error in errors
-    )
+    assert [error["type"] for error in errors] == [*["UsageError"] * 4, "PromptError", "UsageError"]
+    assert all(error["code"] == ExitCode.USAGE and error["hint"] for error in errors)
     assert "the prompt has 2000 tokens, the context holds 512" in errors[4]["message"]
     assert "6 of 8 failed" in done.stderr.decode()
 
