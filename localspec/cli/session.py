@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from localspec.cli.diagnostics import note, say
 from localspec.cli.layout import at_terminal, columns
-from localspec.errors import LocalspecError, ModelError
+from localspec.errors import LocalspecError, ModelError, UsageError
 from localspec.host import HostedEngine
 from localspec.hub import HubRef, find
 from localspec.hub.shelf import beside, by_name, named
@@ -44,9 +44,12 @@ def engine_for(values: Values, progress: Progress) -> Iterator[HostedEngine | Re
 
 @contextmanager
 def _remote(values: Values, progress: Progress) -> Iterator[RemoteEngine]:
+    url, *others = values["server"]
+    if others:
+        raise UsageError("one server answers, and several are given", hint="Give --server once.")
     with progress.doing() as show:
-        show(f"asking {values['server']} …", None)
-        engine = remote_engine(values["server"], values)
+        show(f"asking {url} …", None)
+        engine = remote_engine(url, values)
     with engine:
         yield engine
 

@@ -33,7 +33,7 @@ OF_ENGINES = frozenset(
 
 def is_remote(values: Mapping[str, Any]) -> bool:
     """Whether servers answer, and nothing here does. (`bench` measures servers, and models here beside them.)"""
-    return values.get("server") not in (None, ()) and "server_baseline" not in values
+    return bool(values.get("server")) and "server_baseline" not in values
 
 
 def without_engine(options: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Any]:

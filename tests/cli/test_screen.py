@@ -29,7 +29,7 @@ def test_what_was_loaded_last_is_offered_first(tmp_path: Path, monkeypatch: pyte
 
     @contextmanager
     def loaded(values: object, progress: object) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(info=SimpleNamespace(target=str(target), draft=str(draft)))
+        yield SimpleNamespace(info=SimpleNamespace(target=str(target), draft=str(draft), server=None))
 
     monkeypatch.setattr(screen, "engine_for", loaded)
     models = screen.Models()

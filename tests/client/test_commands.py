@@ -35,6 +35,12 @@ def test_what_belongs_to_an_engine_is_refused_by_name(command: str, option: tupl
     assert option[0] in error_line(done, ExitCode.USAGE)
 
 
+@pytest.mark.parametrize("command", ["chat", "complete"])
+def test_one_server_answers(command: str) -> None:
+    done = run(command, "--server", "http://127.0.0.1:9", "--server", "http://127.0.0.1:8", stdin=b"hi")
+    assert "Give --server once." in error_line(done, ExitCode.USAGE)
+
+
 def test_what_a_file_says_of_models_here_does_not_matter(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('model = "nowhere.gguf"\ngpu-layers = "7"\ntemp = 0.25\n')

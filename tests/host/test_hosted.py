@@ -20,6 +20,7 @@ from localspec.types import (
     GenerationRequest,
     SamplingParams,
     SpecParams,
+    Started,
     StepStats,
     Timings,
     Tokens,
@@ -51,6 +52,8 @@ def timeless(event: Event) -> Event:
         case Finished(timings=timings, stats=stats):
             still = Timings(timings.prompt_n, timings.cache_n, 0.0, 0.0, timings.predicted_n, 0.0)
             return replace(event, timings=still, stats=replace(stats, **NO_TIME))  # type: ignore[arg-type]
+        case Started():
+            return replace(event, waited_s=0.0)
     return event
 
 

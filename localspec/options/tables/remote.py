@@ -12,10 +12,11 @@ _SERVER = Option(
     "server",
     ("--server",),
     str,
-    None,
+    (),
     "Let this server answer in place of a model here: any that speaks OpenAI's protocol.",
     MODEL,
     "URL",
+    many=True,  # a name has one type in all commands; a conversation takes one
     key=False,
 )
 _MORE = (
@@ -26,6 +27,6 @@ _MORE = (
 REMOTE_OPTIONS = (_SERVER, *_MORE)
 #: For several.
 SPREAD_OPTIONS = (
-    replace(_SERVER, default=(), many=True, help="Let this server answer, -np lines at a time to each. Repeatable."),
+    replace(_SERVER, help="Let this server answer, -np lines at a time to each. Repeatable."),
     *_MORE,
 )
