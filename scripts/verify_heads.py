@@ -31,7 +31,7 @@ def drafters(folder: Path, target: Path) -> dict[str, tuple[str, Path]]:
     block = TinyBlock(N, WIDTH, READS, heads=9, kv_heads=3, depth=1)
     spark = TinyBlock(N, WIDTH, READS, heads=9, kv_heads=3, depth=1, rank=16, confident=True)
     first = TinyEagle(N, WIDTH, LAYERS, kind="eagle", width=WIDTH, heads=9, kv_heads=3)
-    third = TinyEagle(N, WIDTH, LAYERS, reads=READS, guessable=tuple(range(0, N, 6)))
+    third = TinyEagle(N, WIDTH, LAYERS, width=WIDTH, heads=9, kv_heads=3, reads=READS, guessable=tuple(range(0, N, 6)))
     return {
         "demo-eagle3": ("draft-eagle3", demo_head()),
         "EAGLE-3, GGUF": ("draft-eagle3", TinyHead(N, WIDTH, READS).write(folder / "eagle3.gguf", keys)),
