@@ -8,33 +8,25 @@ guesses a sequence got in a step, and the speed with the controller, with chains
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from localspec.control import AutoController, Controller, CostCurve, FixedController
+from localspec.control import AutoController, Controller, FixedController
 from localspec.types import SpecParams
-from tests.control.simulation import CURVES, Guesser, Run, run_many, source
+from tests.control.simulation import CURVES, Run, alike, measured, run_many
 
 STEPS, DEPTHS = 160, (1, 3, 5)
 AUTO = SpecParams(depth=12, nodes=16)
 
 
-def drafters(kind: str, sequences: int, share: float) -> list[Mapping[str, Guesser]]:
-    """One for each sequence, each with its own luck."""
-    has, pass_s, ask_s = (1.0, 0.08, 0.0) if kind == "draft" else (0.5, 0.0, 1e-3)
-    alphas = [share] * STEPS * (AUTO.depth + 1)
-    return [{kind: source(alphas, seed, pass_s=pass_s, ask_s=ask_s, has=has)} for seed in range(sequences)]
-
-
 def speeds(curve: str, kind: str, sequences: int, share: float) -> tuple[Run, dict[str, float]]:
     """The controller's run, and tokens a second (in passes of one row) of every way."""
-    cost, mine = CURVES[curve], drafters(kind, sequences, share)
-    learnt = CostCurve({rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)})
+    cost, mine = CURVES[curve], alike(sequences, [share] * STEPS * (AUTO.depth + 1), passes=kind == "draft")
 
     def go(controller: Controller, spec: SpecParams) -> Run:
         return run_many(controller, mine, cost, STEPS, spec=spec)
 
     ways = {f"chain {depth}": SpecParams(depth=depth, nodes=depth, mode="fixed") for depth in DEPTHS}
-    auto = go(AutoController(learnt), AUTO)
+    auto = go(AutoController(measured(cost)), AUTO)
     others = {name: go(FixedController(), spec).speed for name, spec in ways.items()}
     return auto, {"auto": auto.speed, **others, "off": go(FixedController(), SpecParams(mode="off")).speed}
 

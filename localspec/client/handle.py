@@ -14,7 +14,7 @@ from localspec.client.site import Broken, Site
 from localspec.client.sse import events, lines
 from localspec.errors import LocalspecError
 from localspec.host.inbox import Inbox
-from localspec.types import Event, Failed, Finished, SpecStats, Started
+from localspec.types import Event, Failed, SpecStats, Started
 
 
 class RemoteHandle:
@@ -55,11 +55,7 @@ class RemoteHandle:
 
     def __iter__(self) -> Iterator[Event]:
         try:
-            while True:
-                event = self._inbox.take()
-                yield event
-                if isinstance(event, Finished | Failed):
-                    return
+            yield from self._inbox.events()
         finally:
             self.cancel()
 

@@ -94,7 +94,8 @@ class AutoController:
         return [self._prices(wish) for wish in wishes]
 
     def _count_askers(self, wishes: Sequence[Wish]) -> None:
-        self._askers, self._trials = Counter[str](), Counter[str]()
+        self._askers.clear()
+        self._trials.clear()
         for wish in wishes:
             if (chat := self._chats.get(wish.seq)) is not None:
                 for name, arm in chat.arms.items():

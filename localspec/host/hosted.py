@@ -9,7 +9,7 @@ from types import TracebackType
 from localspec.backends.memory import resident_bytes
 from localspec.host.inbox import Inbox
 from localspec.host.process import EngineProcess, recipe
-from localspec.types import EngineInfo, EngineStatus, Event, Failed, Finished, GenerationRequest
+from localspec.types import EngineInfo, EngineStatus, Event, GenerationRequest
 
 
 class HostedHandle:
@@ -25,11 +25,7 @@ class HostedHandle:
 
     def __iter__(self) -> Iterator[Event]:
         try:
-            while True:
-                event = self._inbox.take()
-                yield event
-                if isinstance(event, Finished | Failed):
-                    return
+            yield from self._inbox.events()
         finally:
             self.cancel()
 

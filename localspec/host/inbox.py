@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from queue import SimpleQueue
 
 from localspec.types import Event, Failed, Finished, Prefill, StepStats, Tokens
@@ -49,6 +50,14 @@ class Inbox:
                     self._events = _thinned(self._events)
         if self._wake.empty():
             self._wake.put(None)
+
+    def events(self) -> Iterator[Event]:
+        """What is left, and the last event in any case."""
+        while True:
+            event = self.take()
+            yield event
+            if isinstance(event, Finished | Failed):
+                return
 
     def take(self) -> Event:
         """Waits for the next event. The last one is kept and given again: it must not get lost in an interrupt."""

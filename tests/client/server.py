@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.http import answering
+
 #: Answers one POST, by what was asked.
 Behaviour = Callable[["Reply", dict[str, Any]], None]
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -148,16 +150,11 @@ def silent(reply: Reply, body: dict[str, Any]) -> None:
 def serving(script: Script, port: int = 0) -> Iterator[str]:
     """The URL of a server that is so."""
     gone = threading.Event()
-    server = _Server(("127.0.0.1", port), _handler(script, gone))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        gone.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(_Server(("127.0.0.1", port), _handler(script, gone))) as url:
+        try:
+            yield url
+        finally:
+            gone.set()
 
 
 class _Server(ThreadingHTTPServer):

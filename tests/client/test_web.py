@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 from localspec.client.web import client
+from tests.support.http import answering
 
 
 def test_a_connection_that_was_idle_is_not_used_again() -> None:
@@ -25,19 +25,10 @@ def test_a_connection_that_was_idle_is_not_used_again() -> None:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        with client(5.0) as asked:
-            url = f"http://127.0.0.1:{server.server_address[1]}"
-            asked.get(url)
-            asked.get(url)
-            assert ports[0] == ports[1], "a connection in use is kept"
-            time.sleep(1.1)
-            asked.get(url)
-            assert ports[2] != ports[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url, client(5.0) as asked:
+        asked.get(url)
+        asked.get(url)
+        assert ports[0] == ports[1], "a connection in use is kept"
+        time.sleep(1.1)
+        asked.get(url)
+        assert ports[2] != ports[1]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from localspec.control import Controller, Limits, PassRecord, Price, Walk, Wish
+from localspec.control import Controller, CostCurve, Limits, PassRecord, Price, Walk, Wish
 from localspec.spec.tree import TokenTree
 from localspec.types import SpecParams
 
@@ -185,6 +185,18 @@ def walked(tree: TokenTree, text: Sequence[int], at: int) -> tuple[int, ...]:
         tokens.append(text[at + len(tokens) + 1])
         node = tree.children[node].get(tokens[-1])
     return tuple(tokens)
+
+
+def measured(curve: Callable[[int], float]) -> CostCurve:
+    """What is known of ``curve`` when the passes of many sequences begin."""
+    return CostCurve({rows: curve(rows) for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)})
+
+
+def alike(sequences: int, alphas: Sequence[float], *, passes: bool) -> list[dict[str, Guesser]]:
+    """A drafter for each, with a luck of its own: of a model's passes on a GPU, or of looks into the past that find
+    something half of the time."""
+    pass_s, ask_s, has = (0.08, 0.0, 1.0) if passes else (0.0, 1e-3, 0.5)
+    return [{"one": source(alphas, seed, pass_s=pass_s, ask_s=ask_s, has=has)} for seed in range(sequences)]
 
 
 def run_many(

@@ -5,25 +5,21 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.control import AutoController, CostCurve, FixedController
+from localspec.control import AutoController, FixedController
 from localspec.types import SpecParams
-from tests.control.simulation import CURVES, Guesser, Run, run_many, source
+from tests.control.simulation import CURVES, Guesser, Run, alike, measured, run_many, source
 
 STEPS = 80
 ALPHA = 0.75
 
 
 def answers(sequences: int, *, passes: bool) -> list[dict[str, Guesser]]:
-    """A drafter for each, of a model's passes or of looks into the past."""
-    pass_s, ask_s, has = (0.08, 0.0, 1.0) if passes else (0.0, 1e-3, 0.5)
-    alphas = [ALPHA] * 9 * STEPS
-    return [{"one": source(alphas, seed, pass_s=pass_s, ask_s=ask_s, has=has)} for seed in range(sequences)]
+    return alike(sequences, [ALPHA] * 9 * STEPS, passes=passes)
 
 
 def auto(mine: list[dict[str, Guesser]]) -> Run:
     cost = CURVES["GPU"]
-    curve = CostCurve({rows: cost(rows) for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)})
-    return run_many(AutoController(curve), mine, cost, STEPS, spec=SpecParams(depth=12, nodes=16), noise=0.02)
+    return run_many(AutoController(measured(cost)), mine, cost, STEPS, spec=SpecParams(depth=12, nodes=16), noise=0.02)
 
 
 def fixed(mine: list[dict[str, Guesser]], depth: int) -> Run:

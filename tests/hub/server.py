@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.support.http import answering
+
 COMMIT = "c0ffee" + "0" * 34
 NEXT_COMMIT = "decade" + "0" * 34
 
@@ -213,11 +215,5 @@ def fake_hub() -> Iterator[FakeHub]:
     handler = type("Handler", (_Handler,), {})
     server = _Server(("127.0.0.1", 0), handler)
     hub = handler.hub = FakeHub(server.server_port)  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with answering(server):
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

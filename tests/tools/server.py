@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.http import answering
+
 
 @dataclass
 class Answers:
@@ -58,12 +60,5 @@ def serving(answers: Answers) -> Iterator[str]:
             threading.Event().wait(0.005)
             self.wfile.write(body[half:])
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url
