@@ -26,14 +26,18 @@ from tests.support.forker import NUMBER, Asked
 ROOT = Path(__file__).resolve().parents[2]
 #: Variables that are read when they are needed, not when Python or a module starts: these may be anything.
 LATE = ("LOCALSPEC_", "LLAMA_ARG_", "XDG_")
-LATE_NAMES = {"HOME", "TMPDIR", "TERM", "EDITOR", "VISUAL", "SSH_TTY", "PYTHONPATH", "PYTEST_CURRENT_TEST"}
+LATE_NAMES = {"HOME", "TMPDIR", "TERM", "EDITOR", "VISUAL", "SSH_TTY", "PYTEST_CURRENT_TEST"}
 #: Of full screens under test; Textual reads it when it is imported.
 STILL = ("TEXTUAL_ANIMATIONS", "none")
 
 
 def can_fork(env: Mapping[str, str]) -> bool:
     """Whether a fork would be as a process that is started with ``env``."""
-    return _early(env) == _early(os.environ)
+    return _early(env) == _early(_environment())
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def _early(env: Mapping[str, str]) -> dict[str, str]:
@@ -124,7 +128,7 @@ def _forker(still: bool) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     more = dict([STILL] if still else [])
     # No threads, not of numpy's either: a fork has no other than the one that made it.
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **more}
+    env = {**_environment(), "OPENBLAS_NUM_THREADS": "1", **more}
     command = [sys.executable, "-m", "tests.support.forker", str(theirs.fileno()), *["localspec.tui"] * still]
     subprocess.run(command, cwd=ROOT, env=env, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, check=True)
     theirs.close()
