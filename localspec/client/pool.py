@@ -10,7 +10,8 @@ from types import TracebackType
 
 from localspec.client.engine import RemoteEngine
 from localspec.client.handle import RemoteHandle
-from localspec.client.site import Broken, Busy, Lost
+from localspec.client.site import Busy, Lost
+from localspec.client.web import Broken
 from localspec.errors import EngineDied, LocalspecError, NetworkError, UsageError
 from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest, SpecStats, StepStats, Tokens
 

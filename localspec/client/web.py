@@ -11,6 +11,10 @@ from localspec.errors import NetworkError, UsageError
 _KEPT_S = 1.0
 
 
+class Broken(NetworkError):
+    """A server is there, and this answer failed or cannot be read."""
+
+
 def client(timeout: httpx2.Timeout | float, api_key: str | None = None, *, kept_s: float = _KEPT_S) -> httpx2.Client:
     """For a server that speaks HTTP.
 
