@@ -188,3 +188,9 @@ def test_different_models_are_pointed_out() -> None:
     other = Script([echoes], model={"id": "another"})
     _, said = run([*scripts(echoes), other], 1)
     assert said == ["the servers have different models: their-model, another"]
+
+
+def test_one_file_in_two_folders_is_one_model() -> None:
+    files = [Script([echoes], model={"id": name}) for name in ("big.gguf", "/models/big.gguf")]
+    _, said = run(files, 1)
+    assert said == []
