@@ -10,7 +10,6 @@ import torch
 
 from localspec.backends.torch.cells import Cells, Pass
 from localspec.backends.torch.inputs import Inputs
-from localspec.backends.torch.kernels.jit import power_of_two
 from localspec.backends.torch.kernels.tree_attention import MAX_NODES
 from localspec.backends.torch.llama import Read, TorchLlama
 
@@ -65,7 +64,8 @@ class Graphs:
         """`read`, with all that it reads in its place."""
         self._inputs.fill(tokens, past)
         rows = next(size for size in self._buckets if size >= past.rows)
-        size = rows, min(power_of_two(len(past.parts)), self._texts), frozenset(layers)
+        texts = next(size for size in texts_of_passes(self._texts) if size >= len(past.parts))
+        size = rows, texts, frozenset(layers)
         if size not in self._runs:
             self._runs[size] = self._captured(self._run_of(size))
         return self._runs[size]
@@ -85,6 +85,11 @@ class Graphs:
         rows, texts, layers = size
         feed = self._inputs.feed(rows, texts, self._model.ops)
         return lambda: self._model.read(feed.tokens, layers, feed)
+
+
+def texts_of_passes(texts: int) -> list[int]:
+    """How many texts passes are made for, of up to ``texts``: powers of two, and all."""
+    return [*(2**n for n in range((texts - 1).bit_length())), texts]
 
 
 def _uncaptured(run: Callable[[], Read]) -> Callable[[], Read]:

@@ -18,6 +18,7 @@ from localspec.backends.torch.ends import Ends
 from localspec.backends.torch.kernels.rope_write import Turn
 from localspec.backends.torch.place import Place, array
 from localspec.backends.torch.rope import cos_and_sin
+from localspec.backends.torch.rows import Ids
 from localspec.backends.torch.texts import Computed, TorchTexts
 from localspec.vocab import Vocab
 
@@ -83,6 +84,9 @@ class TorchHead(TorchTexts):
 
     def _scored(self, last: Tensor) -> Tensor:
         return F.linear(last, self._unembedding)
+
+    def _named(self, scored: Ids) -> Ids:
+        return scored if self._ids is None else self._ids[scored]
 
     def _by_token(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         if self._ids is None:
