@@ -27,8 +27,16 @@ from localspec.backends.torch.target import TorchTarget
 from localspec.spec.tree import TokenTree
 
 N, ROOM = 70, 300
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "wide inside": {"width": 64, "heads": 4, "kv_heads": 2, "each": 16, "inner": 900},
+    "experts": {
+        "width": 512,
+        "heads": 2,
+        "kv_heads": 2,
+        "each": 16,
+        "inner": 900,
+        "build": Build(experts=2, all_experts=9, expert_inner=300),
+    },
     "wide heads": {"width": 64, "heads": 8, "kv_heads": 1, "each": 24, "inner": 40},
 }
 
@@ -75,9 +83,7 @@ def _tensors(found: Any) -> Iterator[torch.Tensor]:
 @pytest.fixture(params=SHAPES)
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TorchLlama:
     monkeypatch.setattr(Launch, "run", lambda launch: None)
-    return model_of(
-        Shape(layers=3, n_vocab=N, eps=1e-5, rope_base=1e4, build=Build(halves=True), **SHAPES[request.param])
-    )
+    return model_of(Shape(layers=3, n_vocab=N, eps=1e-5, rope_base=1e4, **SHAPES[request.param]))
 
 
 def model_of(shape: Shape) -> TorchLlama:
@@ -91,6 +97,11 @@ def model_of(shape: Shape) -> TorchLlama:
         "ffn_up": (2 * shape.inner, width),
         "ffn_down": (width, shape.inner),
     }
+    if n := shape.build.all_experts:
+        del block["ffn_up"], block["ffn_down"]
+        block["ffn_gate_inp"] = (n, width)
+        block |= {f"ffn_{part}_exps": (n, shape.build.expert_inner, width) for part in ("gate", "up")}
+        block["ffn_down_exps"] = (n, width, shape.build.expert_inner)
     weights |= {f"blk.{i}.{name}.weight": torch.ones(size) for i in range(shape.layers) for name, size in block.items()}
     return TorchLlama(shape, weights, TRITON)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from localspec.backends.torch.graphs import BUCKETS, texts_of_passes
 from localspec.backends.torch.inputs import input_bytes
+from localspec.backends.torch.kernels.experts import is_gathered
 from localspec.backends.torch.kernels.jit import Card, power_of_two
 from localspec.backends.torch.kernels.quant_matmul import splits_of
 from localspec.backends.torch.kernels.tree_attention import Tiles
@@ -89,10 +90,18 @@ def pass_bytes(shape: Shape, filled: Filled, rows: int, texts: int, each: int) -
     stays = 2 * numbers * shape.width + turns
     attention = _attention_bytes(shape, filled, rows, texts, each)
     heads = _product_bytes((shape.heads + 2 * shape.kv_heads) * shape.each, shape.width, filled, rows, each)
-    up = _product_bytes(2 * shape.inner, shape.width, filled, rows, each)
-    gated = 3 * numbers * shape.inner
-    down = gated + _product_bytes(shape.width, shape.inner, filled, rows, each)
-    return stays + max(heads, attention, up, down)
+    return stays + max(heads, attention, _inner_bytes(shape, filled, rows, each))
+
+
+def _inner_bytes(shape: Shape, filled: Filled, rows: int, each: int) -> int:
+    """Between the inner matrices of a layer."""
+    build, width = shape.build, shape.width
+    if not build.all_experts:
+        up = _product_bytes(2 * shape.inner, width, filled, rows, each)
+        return max(up, 3 * rows * each * shape.inner + _product_bytes(width, shape.inner, filled, rows, each))
+    if is_gathered(rows, build.experts, build.all_experts):
+        return rows * build.experts * each * (width * build.expert_inner + 2 * build.expert_inner + width)
+    return rows * build.all_experts * each * (3 * build.expert_inner + width)
 
 
 def _attention_bytes(shape: Shape, filled: Filled, rows: int, texts: int, each: int) -> int:
