@@ -68,11 +68,11 @@ def test_each_way_gives_the_same(way: Callable[..., Tensor], rows: int, asked: i
 def test_few_rows_wait_for_nothing(rows: int) -> None:
     """Where no number can be read."""
     *rest, experts = layer(rows, 2, 9)
-    nowhere = [one.to("meta") for one in rest]
+    read, chosen, share = (one.to("meta") for one in rest)
     matrices = Experts(*(one.to("meta") for one in (experts.gate, experts.up, experts.down)))
-    assert through(*nowhere, matrices, gated_plainly).shape == (rows, WIDTH)
+    assert through(read, chosen, share, matrices, gated_plainly).shape == (rows, WIDTH)
     with pytest.raises((NotImplementedError, RuntimeError)):
-        through_asked(*nowhere, matrices, gated_plainly)
+        through_asked(read, chosen, share, matrices, gated_plainly)
 
 
 def test_the_cheaper_way_is_taken() -> None:

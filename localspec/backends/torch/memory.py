@@ -101,7 +101,8 @@ def _inner_bytes(shape: Shape, filled: Filled, rows: int, each: int) -> int:
         return max(up, 3 * rows * each * shape.inner + _product_bytes(width, shape.inner, filled, rows, each))
     if is_gathered(rows, build.experts, build.all_experts):
         return rows * build.experts * each * (width * build.expert_inner + 2 * build.expert_inner + width)
-    return rows * build.all_experts * each * (3 * build.expert_inner + width)
+    inner, given = build.all_experts * build.expert_inner, build.all_experts * width
+    return rows * each * max(3 * inner, 2 * inner + given + width)
 
 
 def _attention_bytes(shape: Shape, filled: Filled, rows: int, texts: int, each: int) -> int:
