@@ -23,10 +23,10 @@ from localspec.backends.torch.sizes import Shape
 from localspec.backends.torch.target import TorchTarget
 from localspec.backends.torch.tensors import packed_bytes
 from localspec.drafter_making import Made, mask_of, same_vocabulary, small_model, small_pairing
-from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, IN_TORCH, MTP, PARD
+from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, IN_TORCH, MTP, PARD, check_is_target
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import Cancelled, ModelFault, ModelLoadError, OutOfMemory, UsageError
-from localspec.hub.header import Header
+from localspec.hub.header import Header, read_header
 from localspec.loading_parts import LoadedTarget, Wish
 from localspec.spec.tree import TokenTree
 from localspec.torch_drafters import ForTarget, eagle_drafter
@@ -79,6 +79,7 @@ class InTorch:
 
     def target(self) -> LoadedTarget:
         options = self._options
+        check_is_target(read_header(options.target.path))
         read = self._read(options.target, "target", "-ngl", lambda trained: options.n_ctx or trained)
         target, shape = self._in_context(read), read.model.shape
         self._about = ForTarget(
