@@ -79,7 +79,7 @@ class InTorch:
 
     def target(self) -> LoadedTarget:
         options = self._options
-        check_is_target(read_header(options.target.path))
+        check_is_target(read_header(options.target.path).architecture, options.target.path.name)
         read = self._read(options.target, "target", "-ngl", lambda trained: options.n_ctx or trained)
         target, shape = self._in_context(read), read.model.shape
         self._about = ForTarget(

@@ -38,12 +38,12 @@ def type_of_file(header: Header) -> str:
     return MTP if alone else DRAFT_MODEL
 
 
-def check_is_target(header: Header) -> None:
-    """Raises `UsageError`: the file is a head, which guesses for a target, and none itself."""
-    kind = HEADS.get(header.architecture or "")
+def check_is_target(architecture: str | None, name: str) -> None:
+    """Raises `UsageError`: the file called ``name`` is a head, which guesses for a target, and none itself."""
+    kind = HEADS.get(architecture or "")
     if kind is not None:
         raise UsageError(
-            f"{header.path.name} is a head ({kind}): it guesses for a target, and is none",
+            f"{name} is a head ({kind}): it guesses for a target, and is none",
             hint="Give its target by -m, and this file by -md.",
         )
 

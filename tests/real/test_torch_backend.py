@@ -187,10 +187,14 @@ def test_so_it_is_of_one_model(folder: Path, change: dict[str, Any], flag: str) 
 def test_heads_that_torch_does_not_run_are_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"--spec-type draft-mtp runs in llama\.cpp alone"):
         load(replace(options(folder), target=ModelOptions(folder / "mtp.gguf"), spec_types=("draft-mtp",)))
-    with pytest.raises(UsageError, match=r"head\.gguf is a head \(draft-eagle3\): it guesses for a target"):
-        load(replace(options(folder), target=ModelOptions(folder / "head.gguf")))
     with pytest.raises(LocalspecError, match=r"the draft model: draft\.gguf names no mask token"):
         load(options(folder, "draft.gguf", spec_types=(PARD,)))
+
+
+@pytest.mark.parametrize("backend", ["torch", "llamacpp"])
+def test_a_head_is_no_target(folder: Path, backend: str) -> None:
+    with pytest.raises(UsageError, match=r"head\.gguf is a head \(draft-eagle3\): it guesses for a target"):
+        load(replace(options(folder, backend=backend), target=ModelOptions(folder / "head.gguf")))
 
 
 def test_damaged_files_are_told_and_loading_can_be_stopped(
