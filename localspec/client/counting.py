@@ -7,7 +7,8 @@ from typing import Any
 
 from localspec.client.asking import message_record
 from localspec.client.facts import Facts
-from localspec.client.site import Broken, Site
+from localspec.client.site import Site
+from localspec.client.web import Broken
 from localspec.errors import LocalspecError, ModelError, UsageError
 from localspec.types import GenerationRequest
 

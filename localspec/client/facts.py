@@ -9,8 +9,9 @@ from typing import Any
 
 from localspec.client.dialect import Dialect, dialect_of
 from localspec.client.numbers import count, part
-from localspec.client.site import Broken, Site
+from localspec.client.site import Site
 from localspec.client.sse import whole
+from localspec.client.web import Broken
 from localspec.errors import LocalspecError, UsageError
 from localspec.types import EngineInfo
 

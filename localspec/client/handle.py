@@ -10,8 +10,9 @@ from localspec.client import counters
 from localspec.client.course import Course
 from localspec.client.dialect import Body
 from localspec.client.line import Line
-from localspec.client.site import Broken, Site
+from localspec.client.site import Site
 from localspec.client.sse import events, lines
+from localspec.client.web import Broken
 from localspec.errors import LocalspecError
 from localspec.host.inbox import Inbox
 from localspec.types import Event, Failed, SpecStats, Started

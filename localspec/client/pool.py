@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import TracebackType
 
 from localspec.client.engine import RemoteEngine
 from localspec.client.handle import RemoteHandle
-from localspec.client.site import Broken, Busy, Lost
+from localspec.client.site import Busy, Lost
+from localspec.client.web import Broken
 from localspec.errors import EngineDied, LocalspecError, NetworkError, UsageError
 from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest, SpecStats, StepStats, Tokens
 
@@ -159,7 +161,7 @@ class Pool:
                 self._leave_out(place, error)
         if not infos:
             raise failed[0]
-        if len(models := dict.fromkeys(info.target for info in infos)) > 1:
+        if len(models := dict.fromkeys(_model(info) for info in infos)) > 1:
             self._say(f"the servers have different models: {', '.join(models)}")
         return infos[0]
 
@@ -246,6 +248,11 @@ class Pool:
         place.failures += 1
         rest = self._patience.rest(place.failures) if seconds is None else seconds
         place.rests_until = max(place.rests_until, self._clock() + rest)
+
+
+def _model(info: EngineInfo) -> str:
+    """Its name; some servers tell the path of its file, each of its own machine."""
+    return PurePath(info.target).name if info.target.endswith(".gguf") else info.target
 
 
 def _at_once(events: list[Event]) -> list[Event]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx2
 
-from localspec.client.sse import whole
-from localspec.client.web import checked, client, root, unreachable
+from localspec.client.sse import reason
+from localspec.client.web import Broken, checked, client, root, unreachable
 from localspec.errors import LocalspecError, NetworkError, UsageError
 
 #: A server may think for minutes before it answers; whether it is there at all is known soon.
@@ -36,10 +36,6 @@ class Busy(NetworkError):
 
 class Lost(NetworkError):
     """The connection broke after the request was sent."""
-
-
-class Broken(NetworkError):
-    """It is there, and this answer failed or cannot be read."""
 
 
 class Site:
@@ -130,9 +126,7 @@ def _why(got: httpx2.Response) -> str:
         found = json.loads(got.text)
     except (ValueError, RecursionError):
         return " ".join(got.text.split())[:_SHOWN]
-    inner = found.get("error", found.get("detail", found)) if isinstance(found, dict) else found
-    message = inner.get("message", inner) if isinstance(inner, dict) else inner
-    return whole(" ".join(str(message).split())[:_SHOWN]).rstrip(".")
+    return reason(found)[:_SHOWN].rstrip(".")
 
 
 def _seconds(text: str | None) -> float | None:

@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from localspec.errors import NetworkError
+from localspec.client.web import Broken
 
 #: Pieces of a stream, each with the moment it came.
 Arrivals = Iterable[tuple[float, bytes]]
 Event = Mapping[str, Any]
 #: What closes a stream that is whole.
 DONE = "[DONE]"
+#: Characters of what a server says that are shown.
+_SHOWN = 200
 
 
 def lines(arrivals: Arrivals) -> Iterator[tuple[float, str]]:
@@ -28,16 +30,25 @@ def events(found: Iterable[tuple[float, str]]) -> Iterator[tuple[float, Event]]:
     """The objects of a stream, and when each came; an empty one for its close.
 
     Raises:
-        NetworkError: a line is none, or the server reports an error.
+        Broken: a line is none, or the server reports an error.
     """
     for now, line in found:
         data = line.removeprefix("data:").strip()
         if not line.startswith("data:"):
             continue
         event = {} if data == DONE else _object(data)
-        if event is None or event.get("error"):
-            raise NetworkError(f"the server sends {data[:200]}", hint="See its log.")
+        if event is None:
+            raise Broken(f"the server sends {data[:_SHOWN]}", hint="See its log.")
+        if event.get("error"):
+            raise Broken(f"the server ends its answer: {reason(event)[:_SHOWN].rstrip('.')}", hint="See its log.")
         yield now, event
+
+
+def reason(found: object) -> str:
+    """What a server says of an error, on one line, whichever form of an error it has."""
+    inner = found.get("error", found.get("detail", found)) if isinstance(found, dict) else found
+    message = inner.get("message", inner) if isinstance(inner, dict) else inner
+    return whole(" ".join(str(message).split()))
 
 
 def _object(data: str) -> dict[str, Any] | None:

@@ -9,6 +9,13 @@ from localspec.errors import NetworkError, UsageError
 #: Seconds after which an idle connection is not used again. Servers close theirs after five, often in the very moment
 #: in which the next request is on its way.
 _KEPT_S = 1.0
+_LAST_PORT = 2**16 - 1
+#: What OpenSSL says, in its versions, of an answer that is none of TLS.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+
+
+class Broken(NetworkError):
+    """A server is there, and this answer failed or cannot be read."""
 
 
 def client(timeout: httpx2.Timeout | float, api_key: str | None = None, *, kept_s: float = _KEPT_S) -> httpx2.Client:
@@ -39,7 +46,9 @@ def root(url: str) -> str:
 
 def unreachable(url: str, error: Exception) -> NetworkError:
     reason = str(error).rstrip(".")
-    return NetworkError(f"{url} cannot be reached: {reason}", hint="Check that the server runs and the URL is right.")
+    plain = any(sign in reason for sign in _NO_TLS)
+    hint = "It may speak plain HTTP: try http://." if plain else "Check that the server runs and the URL is right."
+    return NetworkError(f"{url} cannot be reached: {reason}", hint=hint)
 
 
 def _is_web_address(text: str) -> bool:
@@ -47,4 +56,5 @@ def _is_web_address(text: str) -> bool:
         url = httpx2.URL(text)
     except httpx2.InvalidURL:
         return False
-    return url.scheme in ("http", "https") and bool(url.host) and not any(map(str.isspace, text))
+    names_a_place = bool(url.host) and (url.port or 0) <= _LAST_PORT
+    return url.scheme in ("http", "https") and names_a_place and not any(map(str.isspace, text))

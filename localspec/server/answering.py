@@ -80,7 +80,7 @@ class _Answering:
         self._limits = limits
         self._until = asyncio.get_running_loop().time() + limits.answer_s
         self._choices = [Choice(index, request, wish) for index, request in enumerate(wish.requests)]
-        self._answers: Answers = desk.ask(wish.requests)
+        self._answers: Answers = desk.ask(wish.requests, wish.slot)
         self._taken: list[tuple[int, Event]] = []
 
     def close(self) -> None:

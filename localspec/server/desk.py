@@ -276,8 +276,11 @@ class Desk:
         if self._loaded is not None:
             self._loaded[0].close()
 
-    def ask(self, requests: Sequence[GenerationRequest]) -> Answers:
+    def ask(self, requests: Sequence[GenerationRequest], slot: int = -1) -> Answers:
         """Queues requests that belong together.
+
+        Args:
+            slot: the one that they are to be shown in, -1 for any.
 
         Raises:
             ApiError: 503: there is no engine, or no place for so many.
@@ -295,7 +298,7 @@ class Desk:
         answers = Answers(asyncio.get_running_loop(), len(requests))
         self._open.add(answers)
         for index, request in enumerate(requests):
-            number = self._ledger.ask(speculative=not request.spec.off)
+            number = self._ledger.ask(speculative=not request.spec.off, slot=slot)
             work = (engine, answers, index, request, number)
             threading.Thread(target=self._work, args=work, name=f"answer-{number}", daemon=True).start()
         return answers

@@ -63,6 +63,15 @@ class Reading:
         return self.token_s[min(int(share * len(self.token_s)), len(self.token_s) - 1)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An answer that waits or runs. ``slot``: the one it is to be shown in, -1 for any."""
+
+    since: float
+    speculative: bool
+    slot: int
+
+
 class Ledger:
     """Takes the events of all answers, from any thread.
 
@@ -75,9 +84,8 @@ class Ledger:
         self._clock = clock
         self._totals = Totals()
         self._slots = [Slot(number) for number in range(sequences)]
-        self._asked: dict[int, float] = {}  # answers that wait or run → since when
+        self._asked: dict[int, _Asked] = {}
         self._slot_of: dict[int, int] = {}
-        self._speculative: dict[int, bool] = {}
         self._ends: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._longest = 0
@@ -87,12 +95,15 @@ class Ledger:
         self._answer_s: deque[float] = deque(maxlen=_ANSWERS)
         self._last = 0
 
-    def ask(self, *, speculative: bool) -> int:
-        """An answer is asked for; its number."""
+    def ask(self, *, speculative: bool, slot: int = -1) -> int:
+        """An answer is asked for; its number.
+
+        Args:
+            slot: the one it is to be shown in, if that is free; numbers beyond the last begin anew, -1 is any.
+        """
         with self._lock:
             self._last += 1
-            self._asked[self._last] = self._clock()
-            self._speculative[self._last] = speculative
+            self._asked[self._last] = _Asked(self._clock(), speculative, slot)
             return self._last
 
     def refuse(self) -> None:
@@ -121,9 +132,11 @@ class Ledger:
     def _start(self, number: int, event: Started) -> None:
         # Answers tell of themselves, each in its own time: where no slot is free, the oldest one's answer is over, and
         # the word of that is on its way.
-        at = min(self._slots, key=lambda slot: (slot.busy, slot.task)).number
+        asked = self._asked[number]
+        wanted = asked.slot % len(self._slots) if asked.slot >= 0 else -1
+        at = min(self._slots, key=lambda slot: (slot.busy, not slot.busy and slot.number != wanted, slot.task)).number
         self._slot_of[number] = at
-        self._slots[at] = Slot(at, number, True, event.prompt_n, event.cache_n, 0, self._speculative[number])
+        self._slots[at] = Slot(at, number, True, event.prompt_n, event.cache_n, 0, asked.speculative)
         self._counts["prompts"] += 1
         self._counts["hits"] += event.cache_n > 0
 
@@ -143,8 +156,7 @@ class Ledger:
             self._counts["tokens"] += step.emitted
 
     def _end(self, number: int, event: Finished | Failed) -> None:
-        began = self._asked.pop(number)
-        self._speculative.pop(number)
+        began = self._asked.pop(number).since
         self._ends[event.reason if isinstance(event, Finished) else "error"] += 1
         at = self._slot_of.pop(number, None)
         if at is None:  # it never came to its turn

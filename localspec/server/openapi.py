@@ -41,6 +41,7 @@ _DRAWN: Record = {
     "stream": _FLAG,
     "stream_options": {"type": ["object", "null"], "properties": {"include_usage": _FLAG}},
     "timings_per_token": _FLAG,
+    "id_slot": {**_WHOLE, "minimum": -1, "description": "The slot that /slots shows the answer in, if it is free."},
     "grammar": {"type": ["string", "null"], "description": "GBNF."},
     "json_schema": {"type": ["object", "null"], "description": "A JSON schema that the answer follows."},
     "response_format": {
@@ -142,6 +143,7 @@ _BODIES: dict[str, tuple[str, Record]] = {
             instructions={"type": ["string", "null"]},
             max_output_tokens=_DRAWN["max_tokens"],
             text={"type": ["object", "null"]},
+            store={**_FLAG, "description": "Nothing is stored: the response says false."},
             **_TOOLS,
             **{name: value for name, value in _DRAWN.items() if name not in ("n", "max_tokens")},
         ),

@@ -43,9 +43,9 @@ class Wish:
     """One request a choice, in order; ``each`` choices belong to one prompt.
 
     ``reasoning``: how thinking is told from the answer, ``None``: it is not. ``rivals``: log-probabilities are wanted,
-    with so many rivals a token. ``live``: timings in every chunk; ``progress``: how far the prompt is read. ``source``:
-    the field that has the prompt; ``texts``: prompts as they are read, for forms that repeat them; ``echo``: what a
-    response repeats of its request.
+    with so many rivals a token. ``slot``: the one to be shown in, -1 for any. ``live``: timings in every chunk;
+    ``progress``: how far the prompt is read. ``source``: the field that has the prompt; ``texts``: prompts as they are
+    read, for forms that repeat them; ``echo``: what a response repeats of its request.
     """
 
     requests: tuple[GenerationRequest, ...]
@@ -56,6 +56,7 @@ class Wish:
     live: bool = False
     progress: bool = False
     rivals: int | None = None
+    slot: int = -1
     tools: Tools = NO_TOOLS
     reasoning: Reasoning | None = None
     ids: bool = False
@@ -94,6 +95,7 @@ def responses(fields: Fields, setting: Setting) -> Wish:
         name = "top_logprobs" if fields.get("top_logprobs") else "include"
         raise fields.refused(name, "asks for log-probabilities, which are offered by /v1/chat/completions alone")
     metadata = fields.part("metadata")
+    fields.flag("store")  # nothing is stored, whatever it says, and the response says so
     echo = {
         "metadata": {} if metadata is None else metadata.found,
         "instructions": fields.text("instructions"),
@@ -307,7 +309,7 @@ def _wish(fields: Fields, setting: Setting, asked: Sequence[GenerationRequest], 
     requests = tuple(_variant(one, number) for one in asked for number in range(each))
     if len(requests) > setting.places:
         raise invalid(f"{len(requests)} answers are asked for at once, this server has {setting.places} places", "n")
-    options = fields.part("stream_options")
+    options, slot = fields.part("stream_options"), fields.whole("id_slot", least=-1)
     fields.text("model")
     return Wish(
         requests,
@@ -318,6 +320,7 @@ def _wish(fields: Fields, setting: Setting, asked: Sequence[GenerationRequest], 
         live=fields.flag("timings_per_token"),
         progress=fields.flag("return_progress"),
         rivals=rivals,
+        slot=-1 if slot is None else slot,
     )
 
 

@@ -135,6 +135,12 @@ def stutters(reply: Reply, body: dict[str, Any]) -> None:
     reply.end()
 
 
+def regrets(reply: Reply, body: dict[str, Any]) -> None:
+    """An error in the middle of a good answer."""
+    reply.events(delta(content="good"), {"error": {"code": 500, "message": "out of memory."}})
+    reply.end()
+
+
 def stalls(reply: Reply, body: dict[str, Any]) -> None:
     """Begins, and says nothing more for as long as the server runs."""
     reply.events(delta(content="so far"))

@@ -12,7 +12,21 @@ from localspec.client.engine import RemoteEngine
 from localspec.errors import ExitCode, NetworkError, UsageError
 from localspec.text.thinking import ThinkingSplitter
 from localspec.types import GenerationRequest, Message, Started, Tokens
-from tests.client.server import Script, babbles, busy, delta, dies, fails, says, serving, silent, stalls, stop, stutters
+from tests.client.server import (
+    Script,
+    babbles,
+    busy,
+    delta,
+    dies,
+    fails,
+    regrets,
+    says,
+    serving,
+    silent,
+    stalls,
+    stop,
+    stutters,
+)
 from tests.client.support import USUAL, end, failure, text
 
 
@@ -126,7 +140,8 @@ def test_what_is_not_told_is_estimated_and_said() -> None:
     [
         (dies, "Lost", ExitCode.NETWORK, "broke off"),
         (babbles, "Broken", ExitCode.NETWORK, "in the middle"),
-        (stutters, "NetworkError", ExitCode.NETWORK, "sends {no json"),
+        (stutters, "Broken", ExitCode.NETWORK, "sends {no json"),
+        (regrets, "Broken", ExitCode.NETWORK, "ends its answer: out of memory"),
         (busy("3"), "Busy", ExitCode.NETWORK, "the queue is full"),
         (fails(400, "too long"), "UsageError", ExitCode.USAGE, "too long"),
         (fails(500, "ouch"), "Broken", ExitCode.NETWORK, "ouch"),

@@ -16,7 +16,20 @@ from localspec.client.engine import RemoteEngine
 from localspec.client.pool import Patience, Pool
 from localspec.errors import EngineDied, NetworkError
 from localspec.types import Event, Failed, Message, Tokens
-from tests.client.server import Script, babbles, busy, dies, echoes, fails, says, serving, stalls
+from tests.client.server import (
+    Behaviour,
+    Script,
+    babbles,
+    busy,
+    dies,
+    echoes,
+    fails,
+    regrets,
+    says,
+    serving,
+    stalls,
+    stutters,
+)
 from tests.client.support import USUAL, end, failure, text
 
 #: Nobody waits long in a test, and nothing is given up.
@@ -114,13 +127,16 @@ def test_a_request_that_makes_no_sense_is_asked_once() -> None:
     assert (len(found[0].asked), said) == (1, [])
 
 
-def test_a_request_that_no_server_can_answer_fails_alone() -> None:
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(dies, "Lost"), (babbles, "Broken"), (stutters, "Broken"), (regrets, "Broken")]
+)
+def test_a_request_that_no_server_can_answer_fails_alone(fault: Behaviour, kind: str) -> None:
     def picky(reply: Any, body: Any) -> None:
-        (dies if body["messages"][0]["content"] == "3" else echoes)(reply, body)
+        (fault if body["messages"][0]["content"] == "3" else echoes)(reply, body)
 
     found = scripts(picky, picky)
     answers, _ = run(found, 6)
-    assert failure(answers.pop(3)).kind == "Lost"
+    assert failure(answers.pop(3)).kind == kind
     assert [text(events) for events in answers] == ["<0>", "<1>", "<2>", "<4>", "<5>"]
     assert sum(body["messages"][0]["content"] == "3" for script in found for body in script.asked) == QUICK.tries
 
@@ -172,3 +188,9 @@ def test_different_models_are_pointed_out() -> None:
     other = Script([echoes], model={"id": "another"})
     _, said = run([*scripts(echoes), other], 1)
     assert said == ["the servers have different models: their-model, another"]
+
+
+def test_one_file_in_two_folders_is_one_model() -> None:
+    files = [Script([echoes], model={"id": name}) for name in ("big.gguf", "/models/big.gguf")]
+    _, said = run(files, 1)
+    assert said == []

@@ -5,8 +5,19 @@ from __future__ import annotations
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
+from localspec.client.engine import RemoteEngine
 from localspec.client.web import client
+from localspec.errors import NetworkError
+from tests.client.server import Script, echoes, serving
 from tests.support.http import answering
+
+
+def test_https_where_a_server_speaks_plain_http() -> None:
+    with serving(Script([echoes])) as url, pytest.raises(NetworkError, match="cannot be reached") as caught:
+        RemoteEngine(url.replace("http:", "https:"))
+    assert "try http://" in caught.value.hint
 
 
 def test_a_connection_that_was_idle_is_not_used_again() -> None:

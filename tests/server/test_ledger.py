@@ -25,3 +25,19 @@ def test_the_word_of_an_end_may_come_after_that_of_the_next_start() -> None:
     ledger.take(second, finished(1))
     assert ledger.read().running == 0
     assert ledger.read().ends == {"cancelled": 2}
+
+
+def test_an_answer_is_shown_in_the_slot_that_it_asks_for_if_that_is_free() -> None:
+    ledger = Ledger(3)
+    numbers = [ledger.ask(speculative=True, slot=slot) for slot in (1, 5, 1)]
+    for number in numbers:
+        ledger.take(number, Started(number, prompt_n=3, cache_n=0, seed=1))
+    assert [slot.task for slot in ledger.read().slots] == [numbers[2], numbers[0], numbers[1]]
+
+
+def test_where_no_slot_is_free_the_oldest_one_is_over_whatever_is_asked_for() -> None:
+    ledger = Ledger(2)
+    first, second, third = (ledger.ask(speculative=True, slot=slot) for slot in (0, 1, 1))
+    for number in (first, second, third):
+        ledger.take(number, Started(number, prompt_n=3, cache_n=0, seed=1))
+    assert [slot.task for slot in ledger.read().slots] == [third, second]

@@ -68,6 +68,8 @@ CHAT = "/v1/chat/completions"
         ({"echo": True}, "echo"),
         ({"best_of": 4}, "best_of"),
         ({"chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs"),
+        ({"id_slot": -2}, "id_slot"),
+        ({"id_slot": "first"}, "id_slot"),
     ],
 )
 def test_a_field_that_makes_no_sense_is_named(site: Site, fields: dict[str, Any], param: str) -> None:
@@ -139,6 +141,7 @@ def test_bodies_that_are_no_objects(site: Site, path: str, body: bytes) -> None:
         ("/v1/responses", {}),
         ("/v1/responses", {"input": [{"type": "image_generation_call"}]}),
         ("/v1/responses", {"input": "x", "previous_response_id": "resp_1"}),
+        ("/v1/responses", {"input": "x", "store": "yes"}),
     ],
 )
 def test_other_endpoints_refuse_too(site: Site, path: str, fields: dict[str, Any]) -> None:

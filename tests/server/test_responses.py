@@ -58,6 +58,10 @@ def test_what_a_response_repeats(site: Site) -> None:
     assert [one["strict"] for one in answer["tools"]] == [True]
 
 
+def test_nothing_is_stored_and_the_response_says_so(site: Site) -> None:
+    assert site.ask(PATH, input="hello", max_output_tokens=2, store=True)["store"] is False
+
+
 def test_a_form_of_the_text(site: Site) -> None:
     form = {"type": "json_schema", "name": "x", "schema": {"enum": ["abc"]}}
     answer = site.ask(PATH, input="hello", text={"format": form}, instructions="be brief", max_output_tokens=40)

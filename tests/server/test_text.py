@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.routing import Route
 
-from tests.server.support import Site, serving
+from tests.server.support import HELLO, Site, serving
 from tests.server.test_tools import WEATHER
 
 TEXT, NATIVE = "/v1/completions", "/completion"
@@ -51,6 +51,17 @@ def test_llama_cpps_form(site: Site) -> None:
     assert [one["content"] for one in several] == [answer["content"]] * 2
     mixed = site.ask(NATIVE, prompt=["hel", *site.ask("/tokenize", content="lo")["tokens"]], n_predict=6)
     assert (mixed["content"], mixed["prompt"]) == (answer["content"], "hello")
+
+
+def test_the_slot_that_an_answer_asks_for(site: Site) -> None:
+    """It is shown there, and says the same as in any other."""
+    texts = {site.ask(NATIVE, prompt="hello", n_predict=6, id_slot=slot)["content"] for slot in (1, 1, -1, 99)}
+    assert len(texts) == 1
+    for path, fields in ((NATIVE, {"prompt": "hello"}), ("/v1/chat/completions", {"messages": HELLO})):
+        before = [slot["id_task"] for slot in site.client.get("/slots").json()]
+        site.ask(path, id_slot=1, max_tokens=3, **fields)
+        after = [slot["id_task"] for slot in site.client.get("/slots").json()]
+        assert [then != now for then, now in zip(before, after, strict=True)] == [at == 1 for at in range(len(before))]
 
 
 def test_what_stopped_it(site: Site) -> None:

@@ -39,8 +39,8 @@ def serving(answers: Answers) -> Iterator[str]:
             pass
 
         def do_GET(self) -> None:
-            assert self.path == "/v1/models", self.path
-            self._send(200, json.dumps(answers.models).encode())
+            known = self.path == "/v1/models"
+            self._send(200 if known else 404, json.dumps(answers.models if known else {}).encode())
 
         def do_POST(self) -> None:
             assert self.path == "/v1/chat/completions", self.path

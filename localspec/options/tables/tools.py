@@ -187,7 +187,16 @@ TUNE_OPTIONS = (
 
 #: What `top` takes beside the servers' key.
 TOP_OPTIONS = (
-    Option("url", ("-u", "--url"), str, "http://127.0.0.1:8080", "The server to look at.", TOOL, "URL", key=False),
+    Option(
+        "url",
+        ("-u", "--server", "--url"),
+        str,
+        "http://127.0.0.1:8080",
+        "The server to look at.",
+        TOOL,
+        "URL",
+        key=False,
+    ),
     Option("interval", ("--interval",), float, 1.0, "Seconds between two looks.", TOOL, "S", least=0.1, most=60),
     Option("once", ("--once",), bool, False, "Two looks, a text, and leave.", OUTPUT, key=False),
     Option("ascii", ("--ascii",), bool, False, "No characters beyond ASCII.", OUTPUT),

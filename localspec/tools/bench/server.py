@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import httpx2
-
+from localspec.client.asking import CHAT
+from localspec.client.facts import facts
+from localspec.client.line import Line
 from localspec.client.numbers import drafted
+from localspec.client.site import Site
 from localspec.client.sse import events, lines, said
-from localspec.client.web import checked, client, root, unreachable
-from localspec.errors import NetworkError
+from localspec.client.web import checked
 from localspec.tools.bench.grid import unique
 from localspec.tools.pairs import Run, Runner, Several
 from localspec.tools.prompts import Prompt
 from localspec.types import SamplingParams
-
-_TIMEOUT = httpx2.Timeout(10, read=600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,6 @@ class Server:
         checked(found.url)
         return found
 
-    @property
-    def root(self) -> str:
-        """Its URL without ``/v1``."""
-        return root(self.url)
-
 
 def servers(texts: Sequence[str], baseline: str | None) -> dict[str | None, Server]:
     """Setting → its server; ``None`` → the one to compare with, if one is named.
@@ -64,7 +58,8 @@ class ServerRunner:
     may end before its limit.
 
     Raises:
-        NetworkError: a server does not say which model it has.
+        UsageError: a server does not have that model.
+        NetworkError: it does not say which one it has.
     """
 
     def __init__(
@@ -75,12 +70,12 @@ class ServerRunner:
         model: str | None = None,
         api_key: str | None = None,
     ) -> None:
-        self._client = client(_TIMEOUT, api_key)
         self._servers = servers
+        self._sites = {one.url: Site(one.url, api_key) for one in servers.values()}
         self._sampling = sampling
         self.counted_by: set[str] = set()
         try:
-            self.models = {one.name: model or self._model(one) for one in servers.values()}
+            self.models = {one.name: facts(self._sites[one.url], model).model for one in servers.values()}
         except BaseException:
             self.close()
             raise
@@ -111,42 +106,22 @@ class ServerRunner:
         self.close()
 
     def close(self) -> None:
-        self._client.close()
-
-    def _model(self, server: Server) -> str:
-        """The first model that a server lists."""
-        url = server.root
-        try:
-            found = self._client.get(f"{url}/v1/models").raise_for_status().json()
-            return str(found["data"][0]["id"])
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise unreachable(url, error) from error
-        except (ValueError, LookupError, TypeError) as error:
-            raise NetworkError(
-                f"{url}/v1/models lists no model", hint="Name one with --server-model, or check the URL."
-            ) from error
+        for site in self._sites.values():
+            site.close()
 
     def run(self, way: str | None, prompt: Prompt, tokens: int) -> Run:
         """As `Runner.run`.
 
         Raises:
-            NetworkError: the server is gone, or answers with an error.
+            UsageError: the server takes the request to make no sense.
+            NetworkError: it is gone, or answers with an error.
         """
         server = self._servers[way]
-        url, body = server.root, self._body(server, prompt, tokens)
+        site, body = self._sites[server.url], self._body(server, prompt, tokens)
         began = time.perf_counter()
-        try:
-            with self._client.stream("POST", f"{url}/v1/chat/completions", json=body) as got:
-                if got.is_error:
-                    got.read()
-                    raise NetworkError(
-                        f"{url} answers {got.status_code}: {' '.join(got.text.split())[:200]}",
-                        hint="Check the URL and --server-model.",
-                    )
-                # Looked at when all is there: a server on this machine needs its cores meanwhile.
-                arrivals = [(time.perf_counter(), data) for data in got.iter_bytes()]
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise unreachable(url, error) from error
+        with site.stream(CHAT, body, Line().trace) as chunks:
+            # Looked at when all is there: a server on this machine needs its cores meanwhile.
+            arrivals = [(time.perf_counter(), data) for data in chunks]
         return self._read(arrivals, began)
 
     def _body(self, server: Server, prompt: Prompt, tokens: int) -> dict[str, Any]:
