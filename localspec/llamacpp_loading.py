@@ -9,7 +9,7 @@ from localspec.backends import llamacpp
 from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, Native
 from localspec.backends.options import CPU_ONLY, ModelOptions
 from localspec.drafter_making import Made, make_drafter
-from localspec.drafters.files import MTP, NORMED_TYPES
+from localspec.drafters.files import MTP, NORMED_TYPES, check_is_target
 from localspec.loading_parts import LoadedTarget, Wish
 from localspec.torch_drafters import ForTarget
 
@@ -36,6 +36,7 @@ class InLlamacpp:
         with ExitStack() as undo:  # whatever fails, nothing stays in memory
             model = self._model(options.target, "target")
             undo.callback(model.free)
+            check_is_target(model.architecture, model.path.name)
             normed = not {*NORMED_TYPES}.isdisjoint(options.spec_types or ())
             target = LlamaTarget(model, replace(self._context(options.target), exact=options.exact, normed=normed))
             undo.pop_all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -151,16 +151,27 @@ def eagle_drafter(
     """
     from localspec.backends.torch.ends import ends_of
     from localspec.backends.torch.head import TorchHead
+    from localspec.backends.torch.kernels.dispatch import choose
     from localspec.backends.torch.token_map import frequent
 
     name, vocab = options.path.name, target.vocab
     keep = frequent(vocab, scored.n, scored.path) if scored.flag else None
     ends = ends_of(weights, target.path, vocab.n_tokens, keep, name)
-    head = TorchHead(weights, ends, vocab, n_ctx=target.n_ctx, sequences=target.sequences, place=place)
+    head = TorchHead(
+        weights,
+        ends,
+        vocab,
+        n_ctx=target.n_ctx,
+        sequences=target.sequences,
+        place=place,
+        ops=choose(place.device).ops,
+    )
     drafter = HeadModel(head, Pairing(vocab.n_tokens, frozenset()), kind)
     layers = "final norm" if kind == EAGLE else ",".join(map(str, head.layers))
     n_scored = vocab.n_tokens if ends.ids is None else len(ends.ids)
-    return made_in_torch(drafter, options, place, ("layers", layers), ("scored tokens", str(n_scored)))
+    made = made_in_torch(drafter, options, place, ("layers", layers), ("scored tokens", str(n_scored)))
+    note = head.try_out()
+    return replace(made, warnings=(*made.warnings, f"{name}: {note}")) if note else made
 
 
 _MAKERS: Mapping[str, Callable[[Checkpoint, Path, ForTarget, Place], Drafter]] = {HYDRA: _hydra, PARD: _pard}

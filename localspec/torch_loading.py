@@ -14,18 +14,19 @@ from localspec.backends.memory import available_bytes
 from localspec.backends.options import ModelOptions
 from localspec.backends.torch.eagle_weights import TargetShape, check_fit
 from localspec.backends.torch.gguf_head import read_head
-from localspec.backends.torch.kernels.dispatch import choose
+from localspec.backends.torch.kernels.dispatch import Ops, choose
+from localspec.backends.torch.kernels.jit import Card
 from localspec.backends.torch.llama import TorchLlama, read_header_and_shape
-from localspec.backends.torch.memory import MemoryPlan, memory_plan
+from localspec.backends.torch.memory import Filled, MemoryPlan, memory_plan
 from localspec.backends.torch.place import Place, free_bytes
 from localspec.backends.torch.sizes import Shape
 from localspec.backends.torch.target import TorchTarget
 from localspec.backends.torch.tensors import packed_bytes
 from localspec.drafter_making import Made, mask_of, same_vocabulary, small_model, small_pairing
-from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, IN_TORCH, MTP, PARD
+from localspec.drafters.files import DRAFT_MODEL, EAGLE3, FROM_FILE, IN_TORCH, MTP, PARD, check_is_target
 from localspec.drafters.pard import ParallelModel
 from localspec.errors import Cancelled, ModelFault, ModelLoadError, OutOfMemory, UsageError
-from localspec.hub.header import Header
+from localspec.hub.header import Header, read_header
 from localspec.loading_parts import LoadedTarget, Wish
 from localspec.spec.tree import TokenTree
 from localspec.torch_drafters import ForTarget, eagle_drafter
@@ -78,6 +79,7 @@ class InTorch:
 
     def target(self) -> LoadedTarget:
         options = self._options
+        check_is_target(read_header(options.target.path).architecture, options.target.path.name)
         read = self._read(options.target, "target", "-ngl", lambda trained: options.n_ctx or trained)
         target, shape = self._in_context(read), read.model.shape
         self._about = ForTarget(
@@ -128,34 +130,42 @@ class InTorch:
         _check_layers(options, place, header, flag)
         trained = header.number("{arch}.context_length") or 2048
         n_ctx = length(trained)
-        plan = self._plan(options.path, shape, place, n_ctx)
         kernels = choose(place.device)
         if kernels.note and stage == "target":
             self._wish.warn(kernels.note)
-        # Numbers of 16 bits need no arithmetic before they are multiplied; which is quicker no card has told yet.
-        free = free_bytes(place.device)
-        packed = not kernels.ops.waits and free is not None and plan.total > free
-        if packed:
-            plan = replace(plan, weights=packed_bytes(options.path, place.dtype.itemsize))
+        plan, packed = self._plan(options.path, shape, place, n_ctx, kernels.ops)
         model = TorchLlama.of_file(
             options.path, n_ctx=n_ctx, rope=options.rope, place=place, told=told, ops=kernels.ops, packed=packed
         )
         vocab = LoneVocab(self._native, options.path)
         return _Read(options.path, header, model, place, vocab, plan, packed, n_ctx, trained)
 
-    def _plan(self, path: Path, shape: Shape, place: Place, n_ctx: int) -> MemoryPlan:
-        """Raises `OutOfMemory`: the machine has not so much that is free."""
-        rows, outputs = self._rows
-        each = place.dtype.itemsize
-        plan = memory_plan(shape, count_weights(path), n_ctx=n_ctx, rows=rows, outputs=outputs, each=each)
-        free = available_bytes() if place.device.type == "cpu" else None
-        if free is not None and plan.total > free:
+    def _plan(self, path: Path, shape: Shape, place: Place, n_ctx: int, ops: Ops) -> tuple[MemoryPlan, bool]:
+        """What the model takes, and whether its matrices stay quantised for that.
+
+        Raises:
+            OutOfMemory: the machine, or the card, has not so much that is free.
+        """
+        (rows, outputs), each = self._rows, place.dtype.itemsize
+
+        def planned(weights: int, *, packed: bool = False) -> MemoryPlan:
+            filled = None if ops.waits else Filled(self._options.open_sequences, Card.of(place.device), packed)
+            return memory_plan(shape, weights, n_ctx=n_ctx, rows=rows, outputs=outputs, each=each, filled=filled)
+
+        plan = planned(each * count_weights(path))
+        free = available_bytes() if place.device.type == "cpu" else free_bytes(place.device)
+        if free is None or plan.total <= free:
+            return plan, False
+        # Numbers of 16 bits need no arithmetic before they are multiplied; which is quicker no card has told yet.
+        if not ops.waits:
+            plan = planned(packed_bytes(path, each), packed=True)
+        if plan.total > free:
             raise OutOfMemory(
-                f"{path.name} needs {plan.total / 1e9:.1f} GB in torch ({plan.weights / 1e9:.1f} for weights, {each}"
-                f" bytes each, {plan.cache / 1e9:.1f} for the context), {free / 1e9:.1f} GB are free",
+                f"{path.name} needs {plan.total / 1e9:.1f} GB in torch ({_parts(plan, 1e9, '.1f')}),"
+                f" {free / 1e9:.1f} GB are free",
                 hint="Use --backend llamacpp, or a smaller -c.",
             )
-        return plan
+        return plan, True
 
     @property
     def _rows(self) -> tuple[int, int]:
@@ -179,6 +189,11 @@ class InTorch:
         if target.note:
             self._wish.warn(f"{read.name}: {target.note}")
         return target
+
+
+def _parts(plan: MemoryPlan, unit: float, form: str) -> str:
+    """Those of ``plan``, in words."""
+    return ", ".join(f"{name} {size / unit:{form}}" for name, size in plan.parts.items())
 
 
 def _check_layers(options: ModelOptions, place: Place, header: Header, flag: str) -> None:
@@ -216,6 +231,6 @@ def _described(role: str, read: _Read, target: TorchTarget) -> ModelLoad:
         *(("matrices", "quantised as in the file, where kernels read them"),) * read.packed,
         ("n_ctx", str(target.caps.n_ctx)),
         ("rows of a pass", str(target.caps.max_rows)),
-        ("planned memory", f"{read.plan.total / 1e6:.0f} MB"),
+        ("planned memory", f"{read.plan.total / 1e6:.0f} MB ({_parts(read.plan, 1e6, '.0f')})"),
     )
     return ModelLoad(role, str(read.path), settings, (lies,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from localspec.errors import UsageError
 from localspec.hub.header import Header
 
 DRAFT_MODEL, EAGLE, EAGLE3, MTP = "draft-simple", "draft-eagle", "draft-eagle3", "draft-mtp"
@@ -35,6 +36,16 @@ def type_of_file(header: Header) -> str:
     # Layers for multi-token prediction, and no others.
     alone = header.number("{arch}.nextn_predict_layers") and "blk.0.attn_norm.weight" not in tensors
     return MTP if alone else DRAFT_MODEL
+
+
+def check_is_target(architecture: str | None, name: str) -> None:
+    """Raises `UsageError`: the file called ``name`` is a head, which guesses for a target, and none itself."""
+    kind = HEADS.get(architecture or "")
+    if kind is not None:
+        raise UsageError(
+            f"{name} is a head ({kind}): it guesses for a target, and is none",
+            hint="Give its target by -m, and this file by -md.",
+        )
 
 
 def type_of_folder(config: Mapping[str, Any]) -> str:

@@ -197,6 +197,15 @@ class SamplerState:
         law = self.law(row)
         return law.draw(self.noise(law.ids))
 
+    def takes(self, token: int, peak: float) -> bool:
+        """Whether ``draw`` gives ``token`` for any row of which this is the likeliest, of equals the lowest, with the
+        score ``peak``: then the row itself need not be known. Raises as what reads one."""
+        banned = self._bans_ends and token in self.plan.end_ids
+        if not self.plan.as_is or banned or not (self.grammar is None or self.grammar.allows(token)):
+            return False
+        filters.require_finite(peak)
+        return True
+
     def noise(self, ids: NDArray[np.int32] | Sequence[int]) -> NDArray[np.float64]:
         """The Gumbel noise that ``draw`` uses for ``ids`` at this position."""
         return gumbel(self.seed, Stream.TARGET, self.index, ids)
@@ -246,9 +255,7 @@ class SamplerState:
         """The likeliest token. Where nothing but bans could change it, the row is not copied for them."""
         if self.plan.as_is:
             token = int(row.argmax())
-            banned = self._bans_ends and token in self.plan.end_ids
-            if not banned and (self.grammar is None or self.grammar.allows(token)):
-                filters.require_finite(row.item(token))
+            if self.takes(token, row.item(token)):
                 return token
         return filters.greedy(self._scores(row, 1))
 

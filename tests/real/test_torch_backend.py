@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,15 @@ def test_guesses_from_the_text_change_none(folder: Path) -> None:
 
 
 def test_the_text_is_the_same_where_passes_are_filled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a card, which has no memory for numbers; but the kernels are torch's, and one line says so."""
+    """As on a card, which has no memory for numbers, and where rows stay until one is asked for; but the kernels are
+    torch's, and one line says so."""
     wish = GenerationRequest(tokens=TEXT, max_tokens=15, sampling=GREEDY, spec=TREE)
     wishes = [wish, replace(wish, tokens=TEXT[:8], sampling=SamplingParams(temperature=0.8, seed=5))]
     with monkeypatch.context() as card:
         choice = Choice(replace(TORCHS, waits=False), "no Triton here")
         card.setattr("localspec.torch_loading.choose", lambda device: choice)
-        card.setattr("localspec.torch_loading.free_bytes", lambda device: 0)
+        card.setattr("localspec.torch_loading.count_weights", lambda path: 10**12)
+        card.setattr("localspec.torch_loading.TorchTarget", partial(TorchTarget, far=True))
         with load(options(folder, "draft.gguf", sequences=2)) as engine:
             assert isinstance(engine.target, TorchTarget)
             assert engine.target._graphs is not None
@@ -191,6 +194,12 @@ def test_heads_that_torch_does_not_run_are_refused(folder: Path) -> None:
         load(replace(options(folder), target=ModelOptions(folder / "mtp.gguf"), spec_types=("draft-mtp",)))
     with pytest.raises(LocalspecError, match=r"the draft model: draft\.gguf names no mask token"):
         load(options(folder, "draft.gguf", spec_types=(PARD,)))
+
+
+@pytest.mark.parametrize("backend", ["torch", "llamacpp"])
+def test_a_head_is_no_target(folder: Path, backend: str) -> None:
+    with pytest.raises(UsageError, match=r"head\.gguf is a head \(draft-eagle3\): it guesses for a target"):
+        load(replace(options(folder, backend=backend), target=ModelOptions(folder / "head.gguf")))
 
 
 def test_damaged_files_are_told_and_loading_can_be_stopped(

@@ -68,7 +68,7 @@ def test_memory_is_as_planned(smol: Path, smol_f32: Path, tiny: Path) -> None:
         command = [sys.executable, "-c", GROWTH, str(tiny), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True, timeout=300)
         _, shape = read_header_and_shape(path)
-        plan = memory_plan(shape, count_weights(path), n_ctx=N_CTX, rows=ROWS, outputs=OUTPUTS)
+        plan = memory_plan(shape, 4 * count_weights(path), n_ctx=N_CTX, rows=ROWS, outputs=OUTPUTS)
         assert int(done.stdout) == pytest.approx(plan.total, rel=0.05)
 
 

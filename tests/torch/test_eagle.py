@@ -62,11 +62,19 @@ def target_of(plain: TinyEagle, **changes: Any) -> TargetShape:
 class Both:
     """A head, and the plain one of the same weights."""
 
-    def __init__(self, plain: TinyEagle, folder: Path, sequences: int = 2, n_ctx: int = 64) -> None:
+    def __init__(
+        self, plain: TinyEagle, folder: Path, sequences: int = 2, n_ctx: int = 64, *, filled: bool = False
+    ) -> None:
         self.plain = plain
         self.weights = read_eagle(read_checkpoint(plain.write(folder)), target_of(plain), "head")
         self.head = TorchHead(
-            self.weights, ends(self.weights), FakeVocab(plain.n_vocab), n_ctx=n_ctx, sequences=sequences
+            self.weights,
+            ends(self.weights),
+            FakeVocab(plain.n_vocab),
+            n_ctx=n_ctx,
+            sequences=sequences,
+            buckets=filled,
+            far=filled,
         )
 
     def features(self, n: int, seed: int = 0) -> dict[int, NDArray[np.float32]]:
@@ -92,9 +100,11 @@ def ends(weights: EagleWeights) -> Ends:
     return Ends(lambda tokens: embedding[list(tokens)], unembedding, weights.ids)
 
 
-@pytest.fixture(params=sorted(HEADS))
+@pytest.fixture(params=[(name, filled) for name in sorted(HEADS) for filled in (False, True)], ids=str)
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> Both:
-    return Both(HEADS[request.param], tmp_path)
+    """On the CPU as it is there, and as on a card: passes filled up, rows left where they are."""
+    name, filled = request.param
+    return Both(HEADS[name], tmp_path, filled=filled)
 
 
 def close(got: NDArray[np.float32], wanted: NDArray[np.float32]) -> bool:

@@ -27,6 +27,7 @@ SIZES: Mapping[str, Any] = {"n_vocab": N, "width": 32, "heads": 2, "kv_heads": 1
 MODELS = {
     "llama": TinyDecoder(**SIZES),
     "qwen3": TinyDecoder(architecture="qwen3", seed=1, **SIZES),
+    "qwen3moe": TinyDecoder(architecture="qwen3moe", experts=9, seed=3, **SIZES),
     "gemma3": TinyDecoder(
         architecture="gemma3",
         tied=True,

@@ -19,11 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-# OpenMP reads its settings when it is loaded. Threads of a pass wait for each other by spinning, and one that falls asleep
-# instead is missed: waking it takes longer than what it waited for, above all in a virtual machine and beside other
-# programs. So many turns are about a tenth of a second, longer than any wait inside an answer, and not for ever. Against
-# a hundredth of them plain decoding came out 15 % faster on a quiet machine, and several times as fast beside two busy
-# programs, or two engines on the same cores.
+# OpenMP reads its settings when it is loaded. Threads of a pass wait for each other by spinning, and one that falls
+# asleep instead is missed: waking it takes longer than what it waited for, above all in a virtual machine and beside
+# other programs. So many turns are about a tenth of a second, longer than any wait inside an answer, and not for ever.
+# Against a hundredth of them plain decoding came out 3 to 16 % faster on a quiet machine, and several times as fast
+# beside two busy programs, or two engines on the same cores.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000000")
 

@@ -4,15 +4,17 @@ passes, computed one by one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
+from torch import Tensor
 
+from localspec.backends.torch.attention import Past
 from localspec.backends.torch.cells import Cells, Pass
 from localspec.backends.torch.inputs import Inputs
-from localspec.backends.torch.kernels.jit import power_of_two
+from localspec.backends.torch.kernels.dispatch import Ops
 from localspec.backends.torch.kernels.tree_attention import MAX_NODES
-from localspec.backends.torch.llama import Read, TorchLlama
+from localspec.backends.torch.llama import Read
 
 V = TypeVar("V")
 #: Rows that passes are filled up to.
@@ -21,10 +23,19 @@ BUCKETS = (1, 8, 16, 24, 32, 48, MAX_NODES)
 _Size = tuple[int, int, frozenset[int]]
 
 
+class Reader(Protocol):
+    """What reads a filled pass: a decoder, or a head."""
+
+    @property
+    def ops(self) -> Ops: ...
+
+    def read(self, tokens: Tensor, layers: Collection[int], past: Past) -> Read: ...
+
+
 class Graphs:
     """
     Args:
-        model: the decoder.
+        model: the decoder, or the head.
         cells: of its texts.
         texts: of a pass at most.
         buckets: rows that passes are filled up to.
@@ -38,7 +49,7 @@ class Graphs:
 
     def __init__(
         self,
-        model: TorchLlama,
+        model: Reader,
         cells: Cells,
         texts: int,
         *,
@@ -47,7 +58,7 @@ class Graphs:
     ) -> None:
         self._model, self._texts, self._buckets = model, texts, buckets
         self._inputs = Inputs(cells, texts, max(buckets))
-        on_card = cells.device.type == "cuda" and not model.waits
+        on_card = cells.device.type == "cuda" and not model.ops.waits
         self._capture = capture or (Capture() if on_card else _uncaptured)
         self._runs: dict[_Size, Callable[[], Read]] = {}
 
@@ -56,7 +67,7 @@ class Graphs:
         return past.rows <= max(self._buckets) and all(part.nodes <= MAX_NODES for part in past.parts)
 
     def read(self, tokens: Sequence[int], layers: Collection[int], past: Pass) -> Read:
-        """As `TorchLlama.read`; rows that only fill follow those of ``past``. What is given is gone with the next
+        """As the model's; rows that only fill follow those of ``past``. What is given is gone with the next
         pass."""
         past.check()
         return self.ready(tokens, layers, past)()
@@ -65,7 +76,8 @@ class Graphs:
         """`read`, with all that it reads in its place."""
         self._inputs.fill(tokens, past)
         rows = next(size for size in self._buckets if size >= past.rows)
-        size = rows, min(power_of_two(len(past.parts)), self._texts), frozenset(layers)
+        texts = next(size for size in texts_of_passes(self._texts) if size >= len(past.parts))
+        size = rows, texts, frozenset(layers)
         if size not in self._runs:
             self._runs[size] = self._captured(self._run_of(size))
         return self._runs[size]
@@ -85,6 +97,11 @@ class Graphs:
         rows, texts, layers = size
         feed = self._inputs.feed(rows, texts, self._model.ops)
         return lambda: self._model.read(feed.tokens, layers, feed)
+
+
+def texts_of_passes(texts: int) -> list[int]:
+    """How many texts passes are made for, of up to ``texts``: powers of two, and all."""
+    return [*(2**n for n in range((texts - 1).bit_length())), texts]
 
 
 def _uncaptured(run: Callable[[], Read]) -> Callable[[], Read]:

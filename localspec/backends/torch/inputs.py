@@ -26,12 +26,7 @@ class Inputs:
     def __init__(self, cells: Cells, texts: int, rows: int) -> None:
         self._cells = cells
         self._window = max(map(cells.sizes.window, range(cells.sizes.layers)))
-        # Masks are numbers of 64 bits, two of the others each; they come first, where those may begin.
-        sizes = {"masks": 2 * rows, "near": 2 * rows}
-        sizes |= dict.fromkeys(("tokens", "positions", "slots"), rows)
-        sizes |= {"starts": texts + 1, "lengths": texts, "done": texts}
-        # Each begins where 16 divides its place, as kernels like it.
-        sizes = {name: 4 * ceil_div(n, 4) for name, n in sizes.items()}
+        sizes = _sizes(texts, rows)
         ends = np.cumsum([*sizes.values()]).tolist()
         self._at = {name: slice(end - n, end) for end, (name, n) in zip(ends, sizes.items(), strict=True)}
         self._here, self._there = self._twice(ends[-1])
@@ -115,6 +110,21 @@ class Feed:
         sight = Sight(self.cells.sizes.scale, window)
         seen = self.ops.attend(q, keys, values, self.near if window else self.forest, sight)
         return seen.transpose(0, 1)[None]
+
+
+def input_bytes(texts: int, rows: int, room: int) -> int:
+    """What `Inputs` take where the model is, with so many cells."""
+    return 4 * (sum(_sizes(texts, rows).values()) + texts * room)
+
+
+def _sizes(texts: int, rows: int) -> dict[str, int]:
+    """What lies behind what: numbers of 32 bits."""
+    # Masks are numbers of 64 bits, two of the others each; they come first, where those may begin.
+    sizes = {"masks": 2 * rows, "near": 2 * rows}
+    sizes |= dict.fromkeys(("tokens", "positions", "slots"), rows)
+    sizes |= {"starts": texts + 1, "lengths": texts, "done": texts}
+    # Each begins where 16 divides its place, as kernels like it.
+    return {name: 4 * ceil_div(n, 4) for name, n in sizes.items()}
 
 
 def bits(sees: Seen) -> NDArray[np.int64]:

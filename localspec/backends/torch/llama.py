@@ -27,6 +27,7 @@ from localspec.backends.torch.attention import Heads, Nothing, Past
 from localspec.backends.torch.gguf_file import read_sizes
 from localspec.backends.torch.joined import Weight, join
 from localspec.backends.torch.kernels.dispatch import PLAIN, Ops
+from localspec.backends.torch.kernels.experts import Experts
 from localspec.backends.torch.kernels.planes import Planes
 from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn
 from localspec.backends.torch.place import Place
@@ -109,11 +110,6 @@ class TorchLlama:
         """Of all weights."""
         return sum(int(weights.nbytes) for weights in self.weights.values())
 
-    @property
-    def waits(self) -> bool:
-        """Whether a pass waits for the device: which experts are asked is looked up here."""
-        return self.ops.waits or self.shape.build.experts > 0
-
     def block(self, layer: int, name: str) -> Tensor:
         return self.weights[f"blk.{layer}.{name}.weight"]
 
@@ -183,17 +179,10 @@ class TorchLlama:
 
     def _experts(self, block: str, rows: Tensor) -> Tensor:
         """Each of ``rows`` ``[n, width]`` goes through the experts that its router finds likeliest."""
-        gate, up, down = (self.weights[f"{block}ffn_{part}_exps.weight"] for part in ("gate", "up", "down"))
+        experts = Experts(*(self.weights[f"{block}ffn_{part}_exps.weight"] for part in ("gate", "up", "down")))
         chances = torch.softmax(self._linear(f"{block}ffn_gate_inp", rows), dim=-1)
         share, chosen = chances.topk(self.shape.build.experts, dim=-1)
-        share = share / share.sum(dim=-1, keepdim=True)
-        given = torch.zeros_like(rows)
-        for expert in chosen.unique().tolist():
-            at, place = (chosen == expert).nonzero(as_tuple=True)
-            read = rows[at]
-            inner = self._gated(read @ gate[expert].T, read @ up[expert].T)
-            given.index_add_(0, at, inner @ down[expert].T * share[at, place, None])
-        return given
+        return self.ops.experts(rows, chosen, share / share.sum(dim=-1, keepdim=True), experts, self._gated)
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
         return self._times(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,14 +66,16 @@ def free_bytes(device: torch.device) -> int | None:
 
 def array(numbers: Tensor) -> NDArray[np.float32]:
     """In float32, in this machine's memory."""
-    return arrays((numbers,))[0]
+    found: NDArray[np.float32] = arrays((numbers,))[0]
+    return found
 
 
-def arrays(found: Sequence[Tensor]) -> list[NDArray[np.float32]]:
-    """As `array`; a card is waited for once."""
-    if all(one.device.type == "cpu" for one in found):
-        return [one.float().numpy() for one in found]
-    here = [torch.empty(one.shape, pin_memory=True).copy_(one.float(), non_blocking=True) for one in found]
+def arrays(found: Sequence[Tensor]) -> list[NDArray[Any]]:
+    """As `array`, whole numbers as they are; a card is waited for once."""
+    told = [one.float() if one.is_floating_point() else one for one in found]
+    if all(one.device.type == "cpu" for one in told):
+        return [one.numpy() for one in told]
+    here = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True).copy_(one, non_blocking=True) for one in told]
     torch.cuda.current_stream(found[0].device).synchronize()
     return [one.numpy() for one in here]
 

@@ -49,7 +49,8 @@ class Build:
         attention_scale: as `Sizes.scale`, if it is not the usual one.
         window: tokens that the layers ``windowed`` see; ``window_base`` is the base of RoPE there.
         scaling: of positions, in all other layers.
-        experts: of a layer that take part in a token, where it has experts.
+        experts: of a layer that take part in a token, where it has experts: ``all_experts``, each ``expert_inner`` wide
+            between its matrices.
     """
 
     halves: bool = False
@@ -62,6 +63,8 @@ class Build:
     window_base: float = 10000.0
     scaling: RopeScaling = field(default_factory=RopeScaling)
     experts: int = 0
+    all_experts: int = 0
+    expert_inner: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ class TorchTarget(TorchTexts):
         place: where the model is.
         buckets: whether passes of few rows are filled up to one of few sizes, and read from memory that stays where it
             is; ``None``: where the model's kernels are for that.
+        far: as `TorchTexts`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class TorchTarget(TorchTexts):
         max_outputs: int = 0,
         place: Place | None = None,
         buckets: bool | None = None,
+        far: bool | None = None,
     ) -> None:
         place = place or Place()
         self._model = model
@@ -58,7 +60,7 @@ class TorchTarget(TorchTexts):
             feature_layers=frozenset({NORMED, *range(model.shape.layers)}),
         )
         full = f"the context of {n_ctx} cells is full", "Raise -c, or start a new conversation."
-        super().__init__(vocab, caps, Cells(model.shape, n_ctx, place), place, full)
+        super().__init__(vocab, caps, Cells(model.shape, n_ctx, place), place, full, far=far)
         filled = not model.ops.waits if buckets is None else buckets
         self._graphs = Graphs(model, self._cells, sequences) if filled else None
 

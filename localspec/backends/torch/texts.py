@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from localspec.backends.base import Row, Rows, TargetCaps, Work
+from localspec.backends.base import Rows, TargetCaps, Work
 from localspec.backends.torch.cells import Cells, Pass, Text
 from localspec.backends.torch.place import Place, arrays
+from localspec.backends.torch.rows import Ids, Likeliest, Scores, TorchRows, Whole
 from localspec.errors import Cancelled, EngineError, OutOfMemory
-from localspec.sampling import SamplerState
 from localspec.vocab import Vocab
 
 
@@ -29,33 +28,28 @@ class Computed:
     layers: Mapping[int, Tensor]
 
 
-@dataclass(frozen=True, slots=True)
-class TorchRows:
-    """Rows of one work item: ``scores`` are those of the nodes from ``first`` on."""
-
-    scores: NDArray[np.float32]
-    first: int
-    features: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
-
-    def logits(self, node: int) -> Row:
-        if node < self.first:
-            raise KeyError(f"no logits were asked for at node {node}")
-        row: Row = self.scores[node - self.first]
-        return row
-
-    def draw(self, node: int, state: SamplerState) -> int:
-        return state.draw(self.logits(node))
-
-
 class TorchTexts(ABC):
     """All of the `Target` protocol but the pass itself.
 
     Args:
         full: what is said where no cell is free, and what to do about that.
+        far: whether scores stay where they were computed until a row is asked for; ``None``: on a card.
     """
 
-    def __init__(self, vocab: Vocab, caps: TargetCaps, cells: Cells, place: Place, full: tuple[str, str]) -> None:
+    def __init__(
+        self,
+        vocab: Vocab,
+        caps: TargetCaps,
+        cells: Cells,
+        place: Place,
+        full: tuple[str, str],
+        *,
+        far: bool | None = None,
+    ) -> None:
         self._vocab, self._caps, self._cells, self._place, self._full = vocab, caps, cells, place, full
+        self._far = place.device.type != "cpu" if far is None else far
+        self._last: Scores | None = None  # of the last pass that had any
+        self._wants_rows = False
         self._seqs: dict[int, Text] = {}
         self._next = 0
         self._stop = threading.Event()
@@ -110,22 +104,39 @@ class TorchTexts(ABC):
     def _scored(self, last: Tensor) -> Tensor:
         """Logits of rows that `_compute` gave: ``[rows, scored tokens]``."""
 
-    def _by_token(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _named(self, scored: Ids) -> Ids:
+        """Tokens, by their places in what `_scored` gave."""
+        return scored
+
+    def _by_token(self, scores: Whole) -> Whole:
         """What `_scored` gave, as ``[rows, n_vocab]``."""
         return scores
 
     def _pass(self, work: Sequence[Work], past: Pass) -> list[Rows]:
+        if self._last is not None:  # who draws by rows does so for a whole answer
+            self._wants_rows, self._last = self._last.asked, None
         computed = self._compute(work, past)
         firsts = [max(item.rows_from - item.done, 0) for item in work]
         asked = [computed.last[part.rows][first:] for part, first in zip(past.parts, firsts, strict=True)]
-        scores, *states = arrays((self._scored(torch.cat(asked)), *computed.layers.values()))
-        scores = self._by_token(scores)
+        scores, states = self._fetched(self._scored(torch.cat(asked)), list(computed.layers.values()))
+        starts = accumulate(map(len, asked), initial=0)
         found: list[Rows] = []
-        for item, part, first, rows in zip(work, past.parts, firsts, asked, strict=True):
-            mine, scores = scores[: len(rows)], scores[len(rows) :]
+        for item, part, first, start in zip(work, past.parts, firsts, starts, strict=False):
             features = {layer: one[part.rows] for layer, one in zip(computed.layers, states, strict=True)}
-            found.append(TorchRows(mine, item.done + first, features))
+            found.append(TorchRows(scores, start, item.done + first, features))
         return found
+
+    def _fetched(self, scored: Tensor, states: Sequence[Tensor]) -> tuple[Scores, list[Whole]]:
+        """What is to come from where it was computed comes at once: rows if one was asked for in the last pass."""
+        whole = not self._far or self._wants_rows
+        best = scored.max(dim=1) if self._far else ()
+        found = arrays((*best, *(scored,) * whole, *states))
+        likeliest = Likeliest(self._named(found[1]), found[0]) if self._far else None
+        here = self._by_token(found[len(best)]) if whole else None
+        scores = Scores(scored, self._by_token, here, likeliest)
+        if len(scored):
+            self._last = scores
+        return scores, found[len(found) - len(states) :]
 
     def _grown(self, work: Sequence[Work]) -> Pass:
         """Room for the new nodes.
@@ -168,4 +179,5 @@ class TorchTexts(ABC):
 
     def close_all(self) -> None:
         self._seqs.clear()
+        self._last = None
         self._cells.layers.clear()

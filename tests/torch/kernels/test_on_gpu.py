@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,15 +16,18 @@ import torch
 
 from localspec.backends.base import Work
 from localspec.backends.fake import FakeVocab
-from localspec.backends.torch.kernels.dispatch import TRITON
+from localspec.backends.torch.kernels.dispatch import PLAIN, TRITON
 from localspec.backends.torch.kernels.planes import KINDS, weights
 from localspec.backends.torch.kernels.tree_attention import Forest, attend, attend_plainly
 from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.place import Place
 from localspec.backends.torch.target import TorchTarget
+from localspec.spec.tree import TokenTree
 from scripts.gpu_model import FORMS, SHAPES, Decoder, random_matrix, random_tree
+from tests.support.gguf_decoders import TinyDecoder
 from tests.torch.kernels.support import error, generator
 from tests.torch.kernels.test_tree_attention import CASES, Case, forest_of, tensors
+from tests.torch.support import TOKENIZER, N
 
 pytestmark = [
     pytest.mark.gpu,
@@ -71,3 +75,31 @@ def test_a_target_of_graphs_is_that_of_torch(form: str) -> None:
         assert error(found, wanted) < 5 * BF16
         ours.commit(seqs[0], tree.path(n - 1))
         theirs.commit(seqs[1], tree.path(n - 1))
+    assert not ours.note
+
+
+def test_experts_are_graphs(tmp_path: Path) -> None:
+    path = TinyDecoder(n_vocab=N, architecture="qwen3moe", each=32, experts=9).write(tmp_path / "tiny.gguf", TOKENIZER)
+    place = Place(torch.device("cuda"), torch.bfloat16)
+    ours, theirs = (
+        TorchTarget(TorchLlama.of_file(path, place=place, ops=ops), FakeVocab(N), n_ctx=512, place=place)
+        for ops in (TRITON, PLAIN)
+    )
+    for n in (1, 8, 1, 64, 8):
+        tree = TokenTree.chain([token % N for token in range(n)])
+        found, wanted = (
+            torch.tensor(np.array([rows.logits(node) for node in range(n)]))
+            for target in (ours, theirs)
+            for rows in target.forward([Work(target.open(), tree)])
+        )
+        assert error(found, wanted) < 5 * BF16
+        for target in (ours, theirs):
+            target.close(max(target._seqs))
+    assert not ours.note
+
+
+def test_the_likeliest_is_drawn_without_its_row() -> None:
+    """Of equals the lowest: scores of bf16 have many."""
+    scores = torch.randint(-3, 4, (64, 50_000), generator=generator(5)).bfloat16()
+    best = scores.cuda().max(dim=1)
+    assert best.indices.tolist() == scores.float().numpy().argmax(axis=1).tolist()

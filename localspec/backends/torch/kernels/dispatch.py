@@ -9,7 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from localspec.backends.torch.kernels import commit, gated, jit, norm, quant_matmul, rope_write, top_k, tree_attention
+from localspec.backends.torch.kernels import (
+    commit,
+    experts,
+    gated,
+    jit,
+    norm,
+    quant_matmul,
+    rope_write,
+    top_k,
+    tree_attention,
+)
+from localspec.backends.torch.kernels.experts import Experts, Gate
 from localspec.backends.torch.kernels.planes import Planes
 
 
@@ -30,6 +41,7 @@ class Ops:
     move_rows: Callable[..., None]
     top_k: Callable[..., tuple[Tensor, Tensor]]
     matmul: Callable[[Tensor, Planes], Tensor]
+    experts: Callable[[Tensor, Tensor, Tensor, Experts, Gate], Tensor]
     waits: bool
 
 
@@ -43,6 +55,7 @@ TRITON = Ops(
     commit.move_rows,
     top_k.top_k,
     quant_matmul.matmul,
+    experts.through,
     waits=False,
 )
 PLAIN = Ops(
@@ -55,6 +68,7 @@ PLAIN = Ops(
     commit.move_rows_plainly,
     top_k.top_k_plainly,
     quant_matmul.matmul_plainly,
+    experts.through_asked,
     waits=True,
 )
 
