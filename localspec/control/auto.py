@@ -9,7 +9,7 @@ sides are measured: t on this machine (`CostCurve`), and how often guesses of a 
   made the less often (`Watch`).
 * A draft model costs passes. It is asked while a chain of the best depth pays at its rate of hits (`Arm`); else it is
   left alone and tried again now and then, the less often the longer it does not pay.
-* Trials are paid from what speculation has won, or from a small allowance (`Ledger`).
+* Trials are paid from a part of what speculation has won, and from a small allowance (`Ledger`).
 * Now and then, and in a context of a length not met before, plain steps are taken, in which nobody is asked: so the
   time of plain decoding, and what a row pays for its context, are measured and not remembered.
 """

@@ -11,6 +11,7 @@ Kind = Literal["plain", "asked", "guessed"]
 
 _SPAN = 256  # tokens looked back, of each sequence
 _ALLOWANCE = 0.01  # share of plain time that trials may cost over the span
+_STAKE = 0.25  # and of what was won over it
 _FEW = 3  # plain steps that say what one takes
 _MOST_CAUTION = 1.5
 _GRACE = 64  # tokens of a sequence at the start in which trials are free
@@ -76,8 +77,10 @@ class Ledger:
         return self._spent / self._plain - 1 if self._plain > 0 else 0.0
 
     def affords(self, seconds: float) -> bool:
-        """Whether a trial that costs so much keeps the losses of the span within the allowance."""
-        return self._total < _GRACE or self._spent + seconds <= self._plain * (1 + _ALLOWANCE)
+        """Whether a trial that costs so much keeps the losses of the span within the allowance, and leaves most of what
+        was won."""
+        won = self._plain - self._spent
+        return self._total < _GRACE or seconds <= _ALLOWANCE * self._plain + (_STAKE * won if won > 0 else won)
 
     @property
     def caution(self) -> float:

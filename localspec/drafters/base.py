@@ -147,8 +147,12 @@ class Drafter(Protocol):
         ...
 
     def lag(self, seq: int, n_past: int) -> int:
-        """How many of the ``n_past`` committed tokens it has yet to read before it can guess. Where it `needs` hidden
-        states, only the target can mend that: the engine has it read them again when the next prompt comes."""
+        """How many of the ``n_past`` committed tokens it has yet to read before it can guess."""
+        ...
+
+    def gap(self, seq: int, n_past: int) -> int:
+        """How many of these it cannot read, for want of the hidden states that it `needs`: only the target can mend
+        that, and the engine has it read them again when the next prompt comes."""
         ...
 
     def interrupt(self, on: bool) -> None:
@@ -182,6 +186,9 @@ class TextDrafter:
         pass
 
     def lag(self, seq: int, n_past: int) -> int:
+        return 0
+
+    def gap(self, seq: int, n_past: int) -> int:
         return 0
 
     def interrupt(self, on: bool) -> None:

@@ -37,12 +37,12 @@ class BlockModel(DraftModel):
 
     def open(self, seq: int) -> None:
         super().open(seq)
-        self._waiting[seq] = Waiting()
+        self._waiting[seq] = Waiting(self.needs)
 
     def fork(self, seq: int, new: int, n: int) -> None:
         self._read_waiting(seq)
         super().fork(seq, new, n)
-        self._waiting[new] = Waiting()
+        self._waiting[new] = Waiting(self.needs)
 
     def close(self, seq: int) -> None:
         super().close(seq)
@@ -52,25 +52,24 @@ class BlockModel(DraftModel):
         self._read_waiting(seq)
         super().truncate(seq, n)
 
-    def lag(self, seq: int, n_past: int) -> int:
+    def gap(self, seq: int, n_past: int) -> int:
         return max(n_past - self._known(seq), 0)
 
     def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
-        self._take_in(seq, start, features, len(tokens))
+        self._take_in(seq, start, features, range(len(tokens)))
 
     def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
-        kept = [0, *path]
-        self._take_in(seq, start, {layer: states[kept] for layer, states in rows.features.items()}, len(kept))
+        self._take_in(seq, start, rows.features, (0, *path))
 
-    def _take_in(self, seq: int, start: int, features: Features, n: int) -> None:
-        """The target has given its hidden states of ``n`` tokens of the text from position ``start`` on. What is known
-        is skipped: another reader may have missed it."""
-        known = self._known(seq)
-        fits = start + n <= self._block.caps.n_ctx
+    def _take_in(self, seq: int, start: int, features: Features, rows: Sequence[int]) -> None:
+        """In ``rows`` the target has given its hidden states of the text from position ``start`` on. What is known is
+        skipped: another reader may have missed it."""
+        skipped = self._known(seq) - start
+        fits = start + len(rows) <= self._block.caps.n_ctx
         # What follows a gap can be taken in only when the gap is filled.
-        if fits and start <= known < start + n:
+        if fits and 0 <= skipped < len(rows):
             waiting = self._waiting[seq]
-            waiting.add({layer: features[layer][known - start :] for layer in self._block.layers})
+            waiting.add(features, rows[skipped:])
             if waiting.is_full:
                 self._read_waiting(seq)
 
@@ -81,7 +80,7 @@ class BlockModel(DraftModel):
     def _read_waiting(self, seq: int) -> None:
         if waiting := self._waiting[seq]:
             self._block.take_in(self._lanes[seq], waiting.whole)
-            waiting.clear()
+            waiting.cut(0)
 
     def _text(self, ask: Ask) -> Sequence[int]:
         self._read_waiting(ask.seq)

@@ -191,6 +191,9 @@ class DraftModel:
     def lag(self, seq: int, n_past: int) -> int:
         return max(n_past - self._model.n_past(self._lanes[seq]), 0)
 
+    def gap(self, seq: int, n_past: int) -> int:
+        return 0
+
     def interrupt(self, on: bool) -> None:
         self._model.interrupt(on)
 

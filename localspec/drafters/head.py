@@ -47,13 +47,13 @@ class HeadModel(DraftModel):
 
     def open(self, seq: int) -> None:
         super().open(seq)
-        self._unread[seq], self._waiting[seq] = [], Waiting()
+        self._unread[seq], self._waiting[seq] = [], Waiting(self.needs)
 
     def fork(self, seq: int, new: int, n: int) -> None:
         read = self._model.n_past(self._lanes[seq])
         super().fork(seq, new, max(n - 1, 0))
         states = self._states(seq)[: max(n - read, 0)]
-        self._unread[new], self._waiting[new] = [states] if read < n else [], Waiting()
+        self._unread[new], self._waiting[new] = [states] if read < n else [], Waiting(self.needs)
 
     def close(self, seq: int) -> None:
         super().close(seq)
@@ -61,31 +61,30 @@ class HeadModel(DraftModel):
 
     def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         self._settle(seq)
-        self._take_in(seq, start, features)
+        self._take_in(seq, start, features, range(len(tokens)))
 
     def observe(self, seq: int, start: int, tree: TokenTree, path: Sequence[int], rows: Rows) -> None:
         growth = self._growing.pop(seq, None)
         if growth is not None:
             self._keep(seq, growth.decoded_path(()))
-        kept = [0, *path]
-        self._take_in(seq, start, {layer: states[kept] for layer, states in rows.features.items()})
+        self._take_in(seq, start, rows.features, (0, *path))
 
-    def _take_in(self, seq: int, start: int, features: Features) -> None:
-        """The target has given its hidden states of the text from position ``start`` on. What is known is skipped:
-        another reader may have missed it."""
+    def _take_in(self, seq: int, start: int, features: Features, rows: Sequence[int]) -> None:
+        """In ``rows`` the target has given its hidden states of the text from position ``start`` on. What is known is
+        skipped: another reader may have missed it."""
         skipped = self._known(seq) - start
-        new = {layer: states[skipped:] for layer, states in features.items()}
         # What follows a gap can be read only when the gap is filled.
-        if skipped >= 0 and all(map(len, new.values())):
-            self._waiting[seq].add(new)
-            if self._waiting[seq].is_full:
+        if 0 <= skipped < len(rows):
+            waiting = self._waiting[seq]
+            waiting.add(features, rows[skipped:])
+            if waiting.is_full:
                 self._encode(seq)
 
     def _encode(self, seq: int) -> None:
         """What was taken in so far."""
         if waiting := self._waiting[seq]:
             self._unread[seq].append(self._head.encode(self._lanes[seq], waiting.whole))
-            waiting.clear()
+            waiting.cut(0)
 
     def _known(self, seq: int) -> int:
         """Tokens of the text whose states are here, or were read."""
@@ -122,15 +121,16 @@ class HeadModel(DraftModel):
 
     def truncate(self, seq: int, n: int) -> None:
         self._settle(seq)
-        lane, states = self._lanes[seq], self._states(seq)
-        read = self._model.n_past(lane)
-        if read < n:
-            self._unread[seq] = [states[: n - read]]
-        else:  # the state of the last token that stands was read with one that does not: it is gone
+        lane, waiting = self._lanes[seq], self._waiting[seq]
+        read, known = self._model.n_past(lane), self._known(seq)
+        waiting.cut(max(len(waiting) - max(known - n, 0), 0))
+        if n <= read:  # the state of the last token that stands was read with one that does not: it is gone
             self._model.truncate(lane, max(n - 1, 0))
             self._unread[seq] = []
+        elif not waiting:
+            self._unread[seq] = [self._states(seq)[: n - read]]
 
-    def lag(self, seq: int, n_past: int) -> int:
+    def gap(self, seq: int, n_past: int) -> int:
         return max(n_past - self._known(seq), 0)
 
 

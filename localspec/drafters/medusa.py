@@ -94,6 +94,9 @@ class _OnState:
             self.close(seq)
 
     def lag(self, seq: int, n_past: int) -> int:
+        return self.gap(seq, n_past)
+
+    def gap(self, seq: int, n_past: int) -> int:
         # The last token is all that is ever missing.
         return min(n_past, int(self._n(seq) != n_past))
 

@@ -3,7 +3,10 @@ drafter is asked in it or not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.drafters.base import Features
 
@@ -11,19 +14,35 @@ _TOGETHER = 64  # rows; what waits longer only takes memory
 
 
 class Waiting:
-    """Rows of one text, in order; ``len`` counts them."""
+    """Rows of one text, in order, of some ``layers``; ``len`` counts them."""
 
-    def __init__(self) -> None:
-        self._parts: list[Features] = []
+    def __init__(self, layers: Sequence[int]) -> None:
+        self._layers = layers
+        self._room: dict[int, NDArray[np.float32]] = {}
         self._rows = 0
 
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, features: Features) -> None:
-        """Copies them: the target's next pass writes over its own."""
-        self._parts.append({layer: states.copy() for layer, states in features.items()})
-        self._rows += len(next(iter(features.values())))
+    def add(self, features: Features, rows: Sequence[int]) -> None:
+        """Copies ``rows`` of what the target gives: its next pass writes over it. Done in every step, so with little
+        code: into room that is there."""
+        start, end = self._rows, self._rows + len(rows)
+        in_a_row = rows[-1] - rows[0] == len(rows) - 1  # they ascend
+        picked = slice(rows[0], rows[-1] + 1) if in_a_row else list(rows)
+        for layer in self._layers:
+            states = features[layer]
+            room = self._room.get(layer)
+            if room is None or end > len(room):
+                room = self._room[layer] = self._larger(room, end, states.shape[1])
+            room[start:end] = states[picked]
+        self._rows = end
+
+    def _larger(self, room: NDArray[np.float32] | None, rows: int, width: int) -> NDArray[np.float32]:
+        larger = np.empty((max(rows, 2 * _TOGETHER), width), np.float32)
+        if room is not None:
+            larger[: self._rows] = room[: self._rows]
+        return larger
 
     @property
     def is_full(self) -> bool:
@@ -31,10 +50,9 @@ class Waiting:
 
     @property
     def whole(self) -> Features:
-        """All rows, in one piece; at least one has to be there."""
-        if len(self._parts) > 1:
-            self._parts = [{layer: np.concatenate([one[layer] for one in self._parts]) for layer in self._parts[0]}]
-        return self._parts[0]
+        """All rows, views: gone with the next that are added."""
+        return {layer: room[: self._rows] for layer, room in self._room.items()}
 
-    def clear(self) -> None:
-        self._parts, self._rows = [], 0
+    def cut(self, rows: int) -> None:
+        """Only the first so many still stand."""
+        self._rows = min(rows, self._rows)

@@ -72,7 +72,7 @@ class Panel:
     def gap(self, seq: int, n_past: int) -> int:
         """How many of the last committed tokens the target has to read again: a drafter that lives on hidden states has
         missed them, and they come with the target's passes only."""
-        return max((drafter.lag(seq, n_past) for drafter in self._heeding(seq) if drafter.needs), default=0)
+        return max((drafter.gap(seq, n_past) for drafter in self._heeding(seq)), default=0)
 
     def prefill(self, seq: int, start: int, tokens: Sequence[int], features: Features) -> None:
         for drafter in self._heeding(seq):

@@ -333,4 +333,15 @@ def test_the_ledger_forgets() -> None:
     for _ in range(300):
         ledger.add(2, 1.0, 2.0)
     assert ledger.loss == pytest.approx(-0.5)
-    assert ledger.affords(100.0)
+    assert ledger.affords(30.0)
+
+
+def test_trials_leave_most_of_what_was_won() -> None:
+    ledger = Ledger()
+    for _ in range(300):
+        ledger.add(2, 1.0, 2.0)
+    won = 128.0  # over a span of 256 tokens
+    assert not ledger.affords(0.5 * won)
+    while ledger.affords(4.0):
+        ledger.add(0, 4.0, 0.0)
+    assert -ledger.loss * 256 == pytest.approx(4 * (4.0 - 0.01 * 256), abs=4.0)

@@ -8,28 +8,43 @@ from localspec.drafters.waiting import Waiting
 
 
 def test_rows_come_out_in_order_and_in_one_piece() -> None:
-    waiting = Waiting()
+    waiting = Waiting((1, 5))
     assert not waiting, "nothing waits"
-    for start, n in ((0, 2), (2, 1), (3, 4)):
-        rows = np.arange(start, start + n, dtype=np.float32)[:, None]
-        waiting.add({1: rows, 5: rows + 100})
-    assert len(waiting) == 7
-    assert waiting.whole[1].ravel().tolist() == list(range(7))
-    assert waiting.whole[5].ravel().tolist() == list(range(100, 107))
-    waiting.clear()
+    start = 0
+    for n, rows in ((2, range(2)), (3, (0, 2)), (400, range(1, 400)), (1, (0,))):
+        states = np.arange(start, start + n, dtype=np.float32)[:, None]
+        waiting.add({1: states, 5: states + 1000, 7: states}, rows)
+        start += n
+    told = [0, 1, 2, 4, *range(6, 405), 405]
+    assert len(waiting) == len(told)
+    assert {layer: states.ravel().tolist() for layer, states in waiting.whole.items()} == {
+        1: told,
+        5: [1000 + n for n in told],
+    }
+
+
+def test_what_no_longer_stands_is_cut_off() -> None:
+    waiting = Waiting((0,))
+    waiting.add({0: np.arange(5, dtype=np.float32)[:, None]}, range(5))
+    waiting.cut(9)
+    assert len(waiting) == 5
+    waiting.cut(2)
+    waiting.add({0: np.full((1, 1), 8, np.float32)}, (0,))
+    assert waiting.whole[0].ravel().tolist() == [0, 1, 8]
+    waiting.cut(0)
     assert not waiting
 
 
 def test_what_the_target_writes_over_is_kept() -> None:
     states = np.ones((1, 3), np.float32)
-    waiting = Waiting()
-    waiting.add({0: states})
+    waiting = Waiting((0,))
+    waiting.add({0: states}, (0,))
     states[:] = 7
     assert waiting.whole[0].tolist() == [[1.0, 1.0, 1.0]]
 
 
 def test_it_is_full_before_it_takes_much_memory() -> None:
-    waiting = Waiting()
+    waiting = Waiting((0,))
     while not waiting.is_full:
-        waiting.add({0: np.zeros((8, 2), np.float32)})
+        waiting.add({0: np.zeros((8, 2), np.float32)}, range(8))
     assert 8 < len(waiting) <= 512

@@ -71,6 +71,9 @@ class Scripted:
     def lag(self, seq: int, n_past: int) -> int:
         return n_past - self.read[seq]
 
+    def gap(self, seq: int, n_past: int) -> int:
+        return self.lag(seq, n_past) if self.needs else 0
+
     def interrupt(self, on: bool) -> None:
         pass
 

@@ -176,7 +176,7 @@ def test_the_chain_is_the_best_of_each_row(both: Pair) -> None:
     target, layers, text, plain = both.target, both.block.layers, list(TEXT), both.plain
     guesser, seq = begun(both, text[:-1])
     for step, limits in enumerate([Limits(4, 4), Limits(2, 2), Limits(9, 9), Limits(3, 9, 3), Limits(4, 4)]):
-        assert guesser.lag(seq, len(text) - 1) == 0
+        assert guesser.gap(seq, len(text) - 1) == 0
         (draft,) = guesser.propose([Ask(seq, text, Price(limits, 0.0), STATE)])
         tree, depth = draft.tree, min(limits.depth, both.block.guesses)
         logits, sure = both.expected(text, depth + plain.first_row)
@@ -214,7 +214,7 @@ def test_conversations_share_a_pass_and_a_beginning(both: Pair) -> None:
     guesser, seq = begun(both, TEXT)
     new = target.fork(seq, 8)
     guesser.fork(seq, new, 8)
-    assert guesser.lag(new, 8) == 0
+    assert guesser.gap(new, 8) == 0
     texts = ((*TEXT, 77), (*TEXT[:8], 88))
     limits = (Limits(2, 2), Limits(4, 4))
     asks = [Ask(s, text, Price(most, 0.0), STATE) for s, text, most in zip((seq, new), texts, limits, strict=True)]
@@ -233,11 +233,11 @@ def test_what_was_missed_is_told_and_mended(folder: Path) -> None:
         guesser, seq = begun(both, TEXT[:6])
         features = both.features(TEXT)
         guesser.prefill(seq, 8, TEXT[8:], {layer: states[8:] for layer, states in features.items()})
-        assert guesser.lag(seq, 12) == 6
+        assert guesser.gap(seq, 12) == 6
         (nothing,) = guesser.propose([Ask(seq, (*TEXT, 77), Price(Limits(2, 2), 0.0), STATE)])
         assert (nothing.tree.draft_n, nothing.out) == (0, None)
         guesser.prefill(seq, 4, TEXT[4:], {layer: states[4:] for layer, states in features.items()})
-        assert guesser.lag(seq, 12) == 0
+        assert guesser.gap(seq, 12) == 0
         (draft,) = guesser.propose([Ask(seq, (*TEXT, 77), Price(Limits(2, 2), 0.0), STATE)])
         logits, _ = both.expected((*TEXT, 77), 3)
         assert draft.tree.tokens[1:] == tuple(logits[1:].argmax(axis=1))

@@ -194,7 +194,7 @@ def test_every_guess_is_among_the_best_of_its_place(both: Pair) -> None:
     for step, limits in enumerate(
         [Limits(4, 4, 1), Limits(3, 9, 3), Limits(3, 9, 3), Limits(4, 4, 1), Limits(2, 6, 3)]
     ):
-        assert guesser.lag(seq, len(text) - 1) == 0
+        assert guesser.gap(seq, len(text) - 1) == 0
         (draft,) = guesser.propose([Ask(seq, text, Price(limits, 0.0), STATE)])
         tree = draft.tree
         assert tree.draft_n
@@ -220,10 +220,10 @@ def test_a_cut_text_lacks_one_state_at_most(folder: Path) -> None:
         target, layers = both.target, both.head.layers
         guesser, seq = begun(both, TEXT)
         guesser.truncate(seq, 9)  # nothing was read yet
-        assert guesser.lag(seq, 9) == 0
+        assert (guesser.gap(seq, 9), guesser.lag(seq, 9)) == (0, 9)
         guesser.propose([Ask(seq, TEXT[:10], Price(Limits(2, 2), 0.0), STATE)])
         guesser.truncate(seq, 9)
-        assert guesser.lag(seq, 9) == 0
+        assert guesser.gap(seq, 9) == 0
         guesser.propose([Ask(seq, TEXT[:10], Price(Limits(2, 2), 0.0), STATE)])
         tree = TokenTree.root(TEXT[9])
         target.truncate(seq, 9)
@@ -231,7 +231,7 @@ def test_a_cut_text_lacks_one_state_at_most(folder: Path) -> None:
         target.commit(seq, (0,))
         guesser.observe(seq, 9, tree, (), rows)
         guesser.truncate(seq, 6)
-        assert guesser.lag(seq, 6) == 1
+        assert guesser.gap(seq, 6) == 1
         (nothing,) = guesser.propose([Ask(seq, TEXT[:7], Price(Limits(2, 2), 0.0), STATE)])
         assert nothing.tree.draft_n == 0
         assert nothing.out is None
@@ -239,7 +239,7 @@ def test_a_cut_text_lacks_one_state_at_most(folder: Path) -> None:
         (rows,) = target.forward([Work.prompt(seq, TEXT[5:6], layers)])
         target.commit(seq, (0,))
         guesser.prefill(seq, 5, TEXT[5:6], rows.features)
-        assert guesser.lag(seq, 6) == 0
+        assert guesser.gap(seq, 6) == 0
         (draft,) = guesser.propose([Ask(seq, TEXT[:7], Price(Limits(1, 1), 0.0), STATE)])
         assert draft.tree.tokens[1] == both.expected(TEXT[:7], ()).argmax()
 
@@ -250,7 +250,7 @@ def test_a_fork_goes_on_from_the_shared_text(folder: Path) -> None:
         guesser, seq = begun(both, TEXT)
         new = target.fork(seq, 8)
         guesser.fork(seq, new, 8)
-        assert guesser.lag(new, 8) == 0
+        assert guesser.gap(new, 8) == 0
         one, other = guesser.propose(
             [Ask(s, text, Price(Limits(1, 1), 0.0), STATE) for s, text in ((seq, (*TEXT, 77)), (new, (*TEXT[:8], 88)))]
         )
@@ -278,7 +278,7 @@ def test_a_head_that_is_not_asked_makes_no_pass(folder: Path, monkeypatch: pytes
             guesser.observe(seq, len(text), tree, (), rows)
             text.append(token)
         assert passes == []
-        assert guesser.lag(seq, len(text)) == 0
+        assert guesser.gap(seq, len(text)) == 0
         (draft,) = guesser.propose([Ask(seq, [*text, 77], Price(Limits(1, 1), 0.0), STATE)])
         assert passes == [len(text)]
         assert draft.tree.tokens[1] == both.expected([*text, 77], ()).argmax()

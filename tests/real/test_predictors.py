@@ -167,7 +167,7 @@ def test_every_guess_is_among_the_best_of_its_place(both: Pair) -> None:
     for step, limits in enumerate(
         [Limits(4, 4, 1), Limits(3, 9, 3), Limits(1, 2, 2), Limits(3, 9, 3), Limits(4, 4, 1), Limits(2, 6, 3)]
     ):
-        assert guesser.lag(seq, len(text) - 1) == 0
+        assert guesser.gap(seq, len(text) - 1) == 0
         (draft,) = guesser.propose([Ask(seq, text, Price(limits, 0.0), STATE)])
         tree = draft.tree
         if limits.width == 1:
@@ -191,7 +191,7 @@ def test_every_guess_is_among_the_best_of_its_place(both: Pair) -> None:
             (rows,) = target.forward([Work.prompt(seq, text[-2:-1], (CARRIED,))])
             target.commit(seq, (0,))
             guesser.prefill(seq, len(text) - 2, text[-2:-1], rows.features)
-            if guesser.lag(seq, len(text) - 1):  # the state at the cut is gone: the target reads one more again
+            if guesser.gap(seq, len(text) - 1):  # the state at the cut is gone: the target reads one more again
                 target.truncate(seq, len(text) - 3)
                 (rows,) = target.forward([Work.prompt(seq, text[-3:-1], (CARRIED,))])
                 target.commit(seq, (0, 1))
@@ -210,7 +210,7 @@ def test_a_fork_goes_on_from_the_shared_text(both: Pair) -> None:
     new = target.fork(seq, 8)
     guesser.fork(seq, new, 8)
     guesser.prefill(new, 7, TEXT[7:8], {CARRIED: both.states(TEXT[:8])[7:]})
-    assert guesser.lag(new, 8) == 0
+    assert guesser.gap(new, 8) == 0
     one, other = guesser.propose([ask, replace(ask, seq=new, tokens=(*TEXT[:8], 88))])
     for draft, text in ((one, (*TEXT, 77)), (other, (*TEXT[:8], 88))):
         first, second = draft.tree.tokens[1], draft.tree.tokens[2:3]

@@ -208,24 +208,24 @@ def test_the_state_is_that_of_the_last_token_that_stands(tmp_path: Path) -> None
     plain = TinyMedusa(N, WIDTH)
     drafter = Medusa(medusa(plain, tmp_path), PAIRING)
     drafter.open(0)
-    assert (drafter.lag(0, 0), drafter.lag(0, 5)) == (0, 1)
+    assert (drafter.gap(0, 0), drafter.lag(0, 5)) == (0, 1)
     reads(drafter, 3, STATES[0])
-    assert drafter.lag(0, 3) == 0
+    assert drafter.gap(0, 3) == 0
     tree = TokenTree.grown((6, 7, 8, 9), (-1, 0, 0, 2), (1.0,) * 4, ("",) * 4)
     drafter.observe(0, 3, tree, (2, 3), cast(Rows, Features(STATES[1:5])))
     text = [*TEXT, 8, 9, 1]
-    assert drafter.lag(0, 6) == 0
+    assert drafter.gap(0, 6) == 0
     (draft,) = drafter.propose([ask(Limits(1, 1), text=text)])
     assert draft.tree.tokens[1] == int(plain.rows(STATES[4])[0].argmax())
     drafter.fork(0, 1, 6)
     drafter.fork(0, 2, 5)
-    assert (drafter.lag(1, 6), drafter.lag(2, 5)) == (0, 1)
+    assert (drafter.gap(1, 6), drafter.lag(2, 5)) == (0, 1)
     drafter.truncate(0, 6)
-    assert drafter.lag(0, 6) == 0
+    assert drafter.gap(0, 6) == 0
     drafter.truncate(0, 5)
-    assert drafter.lag(0, 5) == 1
+    assert drafter.gap(0, 5) == 1
     assert drafter.propose([ask(Limits(1, 1), text=text[:6])])[0].tree.draft_n == 0
-    assert drafter.lag(1, 6) == 0
+    assert drafter.gap(1, 6) == 0
 
 
 def changed(checkpoint: Checkpoint, config: Mapping[str, object], without: str = " ") -> Checkpoint:
