@@ -20,6 +20,7 @@ from localspec.drafters.files import DRAFT_MODEL
 from localspec.engine import Engine
 from localspec.errors import ExitCode, UsageError
 from localspec.hub.shelf import Entry, beside, shelf
+from localspec.llamacpp_fit import free_on
 from localspec.loading import EngineOptions
 from localspec.models.demo import demo_model
 from localspec.options import Values, engine_options, sampling_params, spec_params
@@ -33,7 +34,6 @@ from localspec.tools.prompts import built_in, read_prompts
 from localspec.tools.tune.choice import Choice, choices
 from localspec.tools.tune.costs import counts
 from localspec.tools.tune.field import MOST_DRAFTS, TEXT, draft_models
-from localspec.tools.tune.place import room_on
 from localspec.tools.tune.study import Setup, Study, Wish, study
 from localspec.tools.tune.table import advice, noted, plain_speed, ranking, record
 from localspec.tools.tune.why import why
@@ -109,7 +109,8 @@ def _room(values: Values, target: Path) -> int | None:
         return None
     options = engine_options(values, target)
     native = Native(options.log_file, options.rpc)
-    return room_on(sum(native.devices.memory(one.handle)[0] for one in native.devices.chosen(options.target.devices)))
+    devices = native.devices.chosen(options.target.devices)
+    return sum(one.room for one in free_on(devices, options.fit, native))
 
 
 def _found(values: Values, target: Path) -> tuple[Path, ...]:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from localspec.backends.base import Target
-from localspec.backends.memory import ROOM
 from localspec.control import CostCurve
 from localspec.control.measure import ROWS
 from localspec.engine import Engine
@@ -63,8 +62,3 @@ def _extent(info: EngineInfo) -> tuple[int, int]:
     places = [place for load in info.loads for place in load.placement]
     size = sum(place.bytes_weights + place.bytes_cache for place in places)
     return sum(place.layers for place in places), size
-
-
-def room_on(free: int) -> int:
-    """Bytes that may be filled of those that are free; buffers want some."""
-    return int(ROOM * free)

@@ -247,7 +247,7 @@ class _Study:
         """``None``: there is nothing to move, or no room for it."""
         if target.part is None or (draft is not None and draft.part is None):
             return None
-        return Plan.of(target.part, None if draft is None else draft.part, self._wish.room or 0)
+        return Plan.of(target.part, None if draft is None else draft.part, [self._wish.room or 0])
 
     def _time_draft(self, found: Study, target: Timed, draft: Path) -> None:
         usual = found.target.threads
