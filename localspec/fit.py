@@ -18,7 +18,7 @@ from localspec.types import Placement
 #: Bytes a second that a pass reads of memory: of a desktop's CPU and of its card. The split hangs on how they compare.
 CPU_READS, DEVICE_READS = 50e9, 500e9
 #: What each further row adds to a pass, as a share of the first: a CPU computes it, a device hardly feels it.
-CPU_ROW, DEVICE_ROW = 0.3, 0.02
+CPU_ROW, DEVICE_ROW = 0.1, 0.02
 #: Contexts are multiples of this, as llama.cpp's are.
 STEP = 256
 #: What is on a device may be larger than planned by this factor before it is said.

@@ -53,7 +53,7 @@ def fitted(options: EngineOptions, native: Native, *, predictors: bool) -> Fitte
         return Fitted(options)
     devices = list({one.handle: one for several in used for one in several}.values())
     free = free_on(devices, options.fit, native)
-    layers = [one for model in models if (one := _layers(model, predictors or model is draft)) is not None]
+    layers = [one for model in models if (one := _layers(model, predictors=predictors or model is draft)) is not None]
     if len(layers) < len(models):  # a header that does not tell
         return Fitted(options)
     asked = [
@@ -69,7 +69,21 @@ def fitted(options: EngineOptions, native: Native, *, predictors: bool) -> Fitte
     return Fitted(replace(options, n_ctx=n_ctx, target=target, draft=others[0] if others else options.draft), plan)
 
 
-def _layers(model: ModelOptions, predictors: bool) -> Layers | None:
+def layer_sizes(model: ModelOptions, n_ctx: int) -> tuple[int, ...]:
+    """Bytes by layer, in the order in which ``-ngl`` moves them; empty: its header does not tell.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    layers = _layers(model, predictors=False)
+    return () if layers is None else _sizes(model, layers, n_ctx or layers.context)
+
+
+def _sizes(model: ModelOptions, layers: Layers, n_ctx: int) -> tuple[int, ...]:
+    return layers.sizes(n_ctx, model.cache_type_k, model.cache_type_v, caches=model.kv_offload)
+
+
+def _layers(model: ModelOptions, *, predictors: bool) -> Layers | None:
     return Layers.of([read_header(part) for part in parts(model.path)], predictors=predictors)
 
 
@@ -111,8 +125,7 @@ def _model(flag: str, model: ModelOptions, layers: Layers, on: Sequence[int], op
     most = layers.context if flag == "-ngld" else None  # a draft model has no more than it was trained for
 
     def sizes(n_ctx: int) -> tuple[int, ...]:
-        n_ctx = n_ctx if most is None else min(n_ctx, most)
-        return layers.sizes(n_ctx, model.cache_type_k, model.cache_type_v, caches=model.kv_offload)
+        return _sizes(model, layers, n_ctx if most is None else min(n_ctx, most))
 
     def buffers(n_ctx: int) -> int:
         return layers.buffers(n_ctx, rows, outputs, flash=options.flash_attn != "off")

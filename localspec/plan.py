@@ -36,13 +36,14 @@ class Part:
     fixed: int | None = None
 
     @classmethod
-    def measured(cls, layers: int, size: int, cpu: Seconds, some: Seconds, moved: int) -> Part:
-        """Layers of equal size, from passes without any on devices and with ``moved`` of them there, as many as fit."""
+    def measured(cls, sizes: tuple[int, ...], cpu: Seconds, some: Seconds, moved: int) -> Part:
+        """From passes without layers on devices, and with ``moved`` of them there, as many as fit."""
+        whole = sum(sizes) / sum(sizes[:moved])
 
         def device(rows: int) -> float:
-            return max(cpu(rows) + (some(rows) - cpu(rows)) * layers / moved, 0.0)
+            return max(cpu(rows) + (some(rows) - cpu(rows)) * whole, 0.0)
 
-        return cls(even(layers, size), cpu, device)
+        return cls(sizes, cpu, device)
 
     @property
     def layers(self) -> int:
@@ -61,11 +62,6 @@ class Part:
     def bytes(self, moved: int) -> int:
         """Of devices that so many layers take."""
         return sum(self.sizes[:moved])
-
-
-def even(layers: int, size: int) -> tuple[int, ...]:
-    """Layers of equal size, to the byte."""
-    return tuple(size * (at + 1) // layers - size * at // layers for at in range(layers))
 
 
 #: Bytes of each device that may be filled.

@@ -83,7 +83,7 @@ def test_a_small_draft_model_is_worth_layers_of_the_target() -> None:
     assert shares(found) == [(37,), (10,)]
     assert found.told == (
         "fit: -c 512 -ngl 37 -ngld 10: 390 B of 393 B free on CUDA0;"
-        " 1.1 times as fast to be expected as -ngl 38 -ngld 0"
+        " 1.2 times as fast to be expected as -ngl 38 -ngld 0"
     )
 
 
@@ -159,4 +159,4 @@ def test_what_takes_more_than_was_planned_is_said() -> None:
 def test_times_follow_from_bytes() -> None:
     part = replace(TARGET, read=int(DEVICE_READS)).part(STEP)
     assert (part.device(1), part.cpu(1)) == pytest.approx((1.0, 10.0))
-    assert part.device(2) < 1.1 < part.cpu(2) / part.cpu(1)
+    assert (part.device(2), part.cpu(2)) == pytest.approx((1.02, 11.0))

@@ -20,8 +20,8 @@ from localspec.drafters.files import DRAFT_MODEL
 from localspec.engine import Engine
 from localspec.errors import ExitCode, UsageError
 from localspec.hub.shelf import Entry, beside, shelf
-from localspec.llamacpp_fit import free_on
-from localspec.loading import EngineOptions
+from localspec.llamacpp_fit import free_on, layer_sizes
+from localspec.loading import EngineOptions, ModelOptions
 from localspec.models.demo import demo_model
 from localspec.options import Values, engine_options, sampling_params, spec_params
 from localspec.options.commands import TUNE
@@ -141,11 +141,20 @@ class _Loader:
     @contextmanager
     def alone(self, draft: Path | None, layers: int | None) -> Iterator[Engine]:
         """As `Loader.alone`."""
-        options = engine_options(self._values, self._target, draft)
-        model = options.target if draft is None or options.draft is None else options.draft
+        options, model = self._model(draft)
         model = model if layers is None else replace(model, gpu_layers=layers)
         with self._loaded(replace(options, target=model, draft=None, spec_types=(), measure=False)) as engine:
             yield engine
+
+    def sizes(self, draft: Path | None) -> tuple[int, ...]:
+        """As `Loader.sizes`."""
+        options, model = self._model(draft)
+        return layer_sizes(model, options.n_ctx)
+
+    def _model(self, draft: Path | None) -> tuple[EngineOptions, ModelOptions]:
+        """The target, or a draft model."""
+        options = engine_options(self._values, self._target, draft)
+        return options, options.target if draft is None or options.draft is None else options.draft
 
     @contextmanager
     def pair(self, draft: Path | None, types: tuple[str, ...], nodes: int, setup: Setup) -> Iterator[Engine]:
