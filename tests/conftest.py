@@ -15,7 +15,8 @@ from tests.support.gguf_files import TinyModel, TokenizerKeys
 TESTS = Path(__file__).parent
 #: The folders whose files take longest, the longest first.
 LONGEST = ("real", "tui", "tools", "cli", "server", "host")
-#: Of SmolLM2's 30, where the first ones are enough.
+#: Of SmolLM2's 30 and Gemma's 18, where the first ones are enough. The last of these is the first of Gemma's that
+#: looks back further than its window.
 LAYERS = 6
 
 
@@ -83,19 +84,25 @@ def smol_f32(smol: Path) -> Path:
 @pytest.fixture(scope="session")
 def beginning(smol: Path) -> Path:
     """The first `LAYERS` of the same model, their weights as they are."""
-    return real_models.smol_beginning("q4_1", LAYERS)
+    return real_models.smol_beginning(LAYERS)
 
 
 @pytest.fixture(scope="session")
 def beginning_f32(smol: Path) -> Path:
     """The same layers in F32: where the whole model would find no more faults, in a third of the time."""
-    return real_models.smol_beginning("f32", LAYERS)
+    return real_models.smol_beginning(LAYERS, "f32")
 
 
 @pytest.fixture(scope="session")
 def gemma() -> Path:
     """Gemma-3-270M Q4_K_M: no chat template, 262,144 tokens, sliding window 512."""
     return real_models.gemma()
+
+
+@pytest.fixture(scope="session")
+def gemma_beginning(gemma: Path) -> Path:
+    """Its first `LAYERS`, their weights as they are."""
+    return real_models.gemma_beginning(LAYERS)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.support.forks import Fork, can_fork, finished, forked
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCALSPEC, FAKE = "localspec", "tests.cli.fake_main"
@@ -24,6 +26,9 @@ HURRY = {"LOCALSPEC_TEST_PASS_TIME": "0"}
 PLAIN = ("-t", "1", "--temp", "0", "-s", "1")
 #: And no passes measured when a model with weights is loaded, for what has nothing to do with guesses.
 ALONE = (*PLAIN, "--spec-type", "none")
+
+#: A command takes at most.
+SECONDS = 100.0
 
 Done = subprocess.CompletedProcess[bytes]
 
@@ -43,7 +48,10 @@ def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
 def run(*arguments: str, module: str = LOCALSPEC, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
     """The finished command; its standard input is a pipe with ``stdin``."""
     env = environment({**HURRY, **(env or {})})
-    return subprocess.run(command(*arguments, module=module), input=stdin, capture_output=True, env=env, timeout=100)
+    line = command(*arguments, module=module)
+    if not can_fork(env):
+        return subprocess.run(line, input=stdin, capture_output=True, env=env, timeout=SECONDS)
+    return Done(line, *finished(module, arguments, stdin, env, SECONDS))
 
 
 def shell(script: str, *arguments: str, module: str = LOCALSPEC, env: Mapping[str, str] | None = None) -> Done:
@@ -82,6 +90,22 @@ def plain(screen: bytes) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.decode())
 
 
+def _at_terminal(
+    line: int, stdout: int, module: str, arguments: Sequence[str], env: Mapping[str, str]
+) -> Fork | subprocess.Popen[bytes]:
+    if can_fork(env):
+        return forked(module, arguments, (line, stdout, line), env, session=True)
+    return subprocess.Popen(
+        command(*arguments, module=module),
+        stdin=line,
+        stdout=stdout,
+        stderr=line,
+        env=env,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(line, termios.TIOCSCTTY, 0),
+    )
+
+
 class Terminal:
     """The command at a terminal of its own; ``stdout`` may be a file instead.
 
@@ -101,15 +125,7 @@ class Terminal:
         self.name = os.ttyname(theirs)
         self.untouched = self.modes()
         self.written = b""
-        self.process = subprocess.Popen(
-            command(*arguments, module=module),
-            stdin=theirs,
-            stdout=theirs if stdout is None else stdout,
-            stderr=theirs,
-            env=environment(env),
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
-        )
+        self.process = _at_terminal(theirs, theirs if stdout is None else stdout, module, arguments, environment(env))
         os.close(theirs)
         self._seen = b""
 

@@ -124,9 +124,16 @@ def acceptance(outcomes: list[Outcome]) -> float:
 
 
 @pytest.mark.timeout(400)
-def test_a_good_draft_model(whole: Plain, smol_f32: Path, smol: Path) -> None:
-    with running(smol_f32, smol, sequences=5, n_ctx=1280) as engine:
-        outcomes = whole.same(engine, ASKED)
+def test_a_good_draft_model(plain: Plain, beginning_f32: Path, beginning: Path) -> None:
+    with running(beginning_f32, beginning, sequences=5, n_ctx=1280) as engine:
+        outcomes = plain.same(engine, ASKED)
+    assert acceptance(outcomes) > 0.6
+
+
+@pytest.mark.timeout(400)
+def test_a_whole_model(whole: Plain, smol_f32: Path, smol: Path) -> None:
+    with running(smol_f32, smol, sequences=4, n_ctx=1024) as engine:
+        outcomes = whole.same(engine, once_each(24)[1:5])
     assert acceptance(outcomes) > 0.6
 
 
@@ -139,9 +146,9 @@ def test_a_draft_model_that_is_always_wrong(plain: Plain, beginning_f32: Path, r
 
 
 @pytest.mark.timeout(400)
-def test_ngrams(whole: Plain, smol_f32: Path) -> None:
-    with running(smol_f32, spec_types=("ngram-simple",), sequences=5, n_ctx=1280) as engine:
-        outcomes = whole.same(engine, LOOKING_BACK)
+def test_ngrams(plain: Plain, beginning_f32: Path) -> None:
+    with running(beginning_f32, spec_types=("ngram-simple",), sequences=5, n_ctx=1280) as engine:
+        outcomes = plain.same(engine, LOOKING_BACK)
     assert sum(one.stats.accepted for one in outcomes) > 20
 
 

@@ -45,8 +45,8 @@ def before(weights: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def target(weights: str, beginning: Path, beginning_f32: Path, gemma: Path) -> Iterator[LlamaTarget]:
-    path = {"q4_1": beginning, "f32": beginning_f32, "q4_k": gemma}[weights]
+def target(weights: str, beginning: Path, beginning_f32: Path, gemma_beginning: Path) -> Iterator[LlamaTarget]:
+    path = {"q4_1": beginning, "f32": beginning_f32, "q4_k": gemma_beginning}[weights]
     with opened(
         path,
         exact=True,
@@ -154,10 +154,9 @@ def test_what_is_set_aside_is_enough(tiny: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def engine(smol: Path) -> Iterator[Engine]:
-    options = EngineOptions(
-        ModelOptions(smol), draft=ModelOptions(smol), spec_types=("draft-simple", "suffix"), n_ctx=640, exact=True
-    )
+def engine(beginning: Path) -> Iterator[Engine]:
+    model = ModelOptions(beginning)
+    options = EngineOptions(model, draft=model, spec_types=("draft-simple", "suffix"), n_ctx=640, exact=True)
     with load(options) as engine:
         yield engine
 

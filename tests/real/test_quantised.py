@@ -26,8 +26,8 @@ START = 12
 
 
 @pytest.fixture(params=["smol", "gemma"])
-def target(request: pytest.FixtureRequest, smol: Path, gemma: Path) -> Iterator[LlamaTarget]:
-    path = {"smol": smol, "gemma": gemma}[request.param]
+def target(request: pytest.FixtureRequest, beginning: Path, gemma_beginning: Path) -> Iterator[LlamaTarget]:
+    path = {"smol": beginning, "gemma": gemma_beginning}[request.param]
     with opened(path, sequences=2, cache_type_k="f16", cache_type_v="f16") as target:
         yield target
 

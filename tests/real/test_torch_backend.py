@@ -28,9 +28,9 @@ from tests.support.gguf_mtp import TinyMtp
 from tests.support.hub_eagle import TinyEagle
 from tests.support.hub_folders import TinyMedusa
 
-N, MASK = 49152, 16
+N, MASK = 2000, 16
 TARGET = TinyModel(layers=4, width=64, seed=3)
-TEXT = (504, 2768, 282, 4649, 314, 7042, 28, 284, 260, 2768, 282, 6500)
+TEXT = (504, 1768, 282, 1649, 314, 1042, 28, 284, 260, 1768, 282, 1500)
 #: File or folder → its type.
 DRAFTERS = {
     "draft.gguf": "draft-simple",
@@ -43,16 +43,21 @@ DRAFTERS = {
 
 
 @pytest.fixture(scope="module")
-def folder(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer(smol_tokenizer: TokenizerKeys) -> TokenizerKeys:
+    return smol_tokenizer.first(N)
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("torch")
-    TARGET.write(folder / "target.gguf", smol_tokenizer)
-    TinyModel(seed=4).write(folder / "draft.gguf", smol_tokenizer)
-    TinyModel(seed=5, changed={500: "otherwise"}).write(folder / "other words.gguf", smol_tokenizer)
-    TinyModel(seed=6).write(folder / "masked.gguf", smol_tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK))
-    TinyHead(N, TARGET.width, (0, 1, 3), guessable=tuple(range(3, 3000, 7))).write(folder / "head.gguf", smol_tokenizer)
+    TARGET.write(folder / "target.gguf", tokenizer)
+    TinyModel(seed=4).write(folder / "draft.gguf", tokenizer)
+    TinyModel(seed=5, changed={500: "otherwise"}).write(folder / "other words.gguf", tokenizer)
+    TinyModel(seed=6).write(folder / "masked.gguf", tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK))
+    TinyHead(N, TARGET.width, (0, 1, 3), guessable=tuple(range(3, N, 7))).write(folder / "head.gguf", tokenizer)
     TinyEagle(N, TARGET.width, TARGET.layers, kind="eagle").write(folder / "eagle")
     TinyMedusa(N, TARGET.width, layout="shared").write(folder / "medusa")
-    TinyMtp(N).write(folder / "mtp.gguf", smol_tokenizer)
+    TinyMtp(N).write(folder / "mtp.gguf", tokenizer)
     return folder
 
 
@@ -198,13 +203,13 @@ def test_a_head_is_no_target(folder: Path, backend: str) -> None:
 
 
 def test_damaged_files_are_told_and_loading_can_be_stopped(
-    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys
+    folder: Path, tmp_path: Path, tokenizer: TokenizerKeys
 ) -> None:
     for name, kind in (("half", "half"), ("html", "html")):
         path = damage(folder / "target.gguf", kind, tmp_path / name)  # type: ignore[arg-type]
         with pytest.raises(LocalspecError):
             load(replace(options(folder), target=ModelOptions(path)))
-    nan = replace(TARGET, nan=True).write(tmp_path / "nan.gguf", smol_tokenizer)
+    nan = replace(TARGET, nan=True).write(tmp_path / "nan.gguf", tokenizer)
     with pytest.raises(ModelFault, match="no finite scores"):
         load(replace(options(folder), target=ModelOptions(nan)))
     with pytest.raises(Cancelled, match=r"loading target\.gguf was stopped"):

@@ -30,22 +30,27 @@ from tests.real.support import CHAIN, GREEDY, PLAIN, TREE, answer, exact_options
 from tests.support.gguf_files import TinyModel, TokenizerKeys
 from tests.support.hub_folders import TinyHub, TinyHydra, TinyMedusa
 
-N, MASK = 49152, 16
+N, MASK = 2000, 16
 TARGET = TinyModel(layers=2, width=64, seed=3)
-TEXT = (504, 2768, 282, 4649, 314, 7042, 28, 284, 260, 2768, 282, 6500)
+TEXT = (504, 1768, 282, 1649, 314, 1042, 28, 284, 260, 1768, 282, 1500)
 DRAWN = SamplingParams(temperature=0.8, seed=5)
 PENALISED = SamplingParams(temperature=0.8, top_k=20, repeat_penalty=1.2, seed=6)
 
 
 @pytest.fixture(scope="module")
-def folder(smol_tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer(smol_tokenizer: TokenizerKeys) -> TokenizerKeys:
+    return smol_tokenizer.first(N)
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer: TokenizerKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny target and a drafter of each kind for it, by its type; ``file`` is a parallel model as a GGUF file."""
     folder = tmp_path_factory.mktemp("torch")
-    TARGET.write(folder / "target.gguf", smol_tokenizer)
+    TARGET.write(folder / "target.gguf", tokenizer)
     TinyMedusa(N, TARGET.width, layout="shared").write(folder / MEDUSA)
     TinyHydra(N, TARGET.width, heads=2).write(folder / HYDRA)
-    TinyHub(N, mask=MASK).write(folder / PARD, smol_tokenizer)
-    masked = smol_tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK)
+    TinyHub(N, mask=MASK).write(folder / PARD, tokenizer)
+    masked = tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK)
     TinyModel(seed=4).write(folder / "file", masked)
     return folder
 
@@ -111,10 +116,10 @@ def test_heads_guess_from_the_first_step_on(folder: Path) -> None:
 
 
 def test_the_first_guess_of_the_targets_twin_is_always_right(
-    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys
+    folder: Path, tmp_path: Path, tokenizer: TokenizerKeys
 ) -> None:
     """It reads no mask, and by the shared noise it is drawn as the target draws."""
-    twin = TARGET.write(tmp_path / "twin.gguf", smol_tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK))
+    twin = TARGET.write(tmp_path / "twin.gguf", tokenizer.with_integer("tokenizer.ggml.mask_token_id", MASK))
     with load(exact_options(folder / "target.gguf", twin, spec_types=(PARD,))) as one:
         for sampling in (GREEDY, DRAWN):
             wish = GenerationRequest(tokens=TEXT, max_tokens=12, sampling=sampling, spec=TREE)
@@ -136,8 +141,8 @@ def test_a_static_tree_too(folder: Path) -> None:
 
 def test_on_smollm2(smol_f32: Path, tmp_path: Path) -> None:
     """Several turns at temperature 0 and, seeded, above."""
-    folder = TinyMedusa(N, 576, heads=2, layers=1, layout="shared").write(tmp_path / "heads")
-    prompt = list(TEXT)
+    folder = TinyMedusa(49152, 576, heads=2, layers=1, layout="shared").write(tmp_path / "heads")
+    prompt = [504, 2768, 282, 4649, 314, 7042, 28, 284, 260, 2768, 282, 6500]
     with load(exact_options(smol_f32, folder, spec_types=(MEDUSA,))) as one:
         for sampling, spec in ((GREEDY, TREE), (DRAWN, CHAIN), (DRAWN, TREE)):
             wish = GenerationRequest(tokens=tuple(prompt), max_tokens=5, sampling=sampling, spec=spec)
@@ -206,31 +211,30 @@ Make = Callable[[Path, TokenizerKeys], Path]
         (
             lambda path, keys: TinyMedusa(90, 64).write(path),
             UsageError,
-            "head 1 was made for 90 tokens, the target has 49152",
+            "head 1 was made for 90 tokens, the target has 2000",
         ),
         (lambda path, keys: TinyHub(99, mask=MASK).write(path), LocalspecError, "no tokenizer.json"),
         (
             lambda path, keys: TinyHub(N, mask=N).write(path, keys),
             LocalspecError,
-            "its mask token is 49152; it has 49152 tokens",
+            "its mask token is 2000; it has 2000 tokens",
         ),
     ],
     ids=["width", "vocabulary", "no tokenizer", "mask"],
 )
 def test_what_does_not_fit_is_told_in_a_line(
-    folder: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys, make: Make, kind: type[LocalspecError], words: str
+    folder: Path, tmp_path: Path, tokenizer: TokenizerKeys, make: Make, kind: type[LocalspecError], words: str
 ) -> None:
-    path = make(tmp_path / "other", smol_tokenizer)
+    path = make(tmp_path / "other", tokenizer)
     with pytest.raises(kind, match=words):
         load(EngineOptions(ModelOptions(folder / "target.gguf"), draft=ModelOptions(path), n_ctx=256, measure=False))
 
 
-def test_a_file_without_a_mask_is_a_usual_draft_model(
-    folder: Path, random_draft: Path, tmp_path: Path, smol_tokenizer: TokenizerKeys
-) -> None:
+def test_a_file_without_a_mask_is_a_usual_draft_model(folder: Path, tmp_path: Path, tokenizer: TokenizerKeys) -> None:
+    usual = TinyModel().write(tmp_path / "usual.gguf", tokenizer)
     with pytest.raises(UsageError, match="names no mask token"):
-        load(exact_options(folder / "target.gguf", random_draft, spec_types=(PARD,)))
-    other = TinyModel(changed={500: "otherwise"}).write(tmp_path / "other.gguf", smol_tokenizer)
+        load(exact_options(folder / "target.gguf", usual, spec_types=(PARD,)))
+    other = TinyModel(changed={500: "otherwise"}).write(tmp_path / "other.gguf", tokenizer)
     with pytest.raises(PairingError, match="another vocabulary than the target"):
         load(exact_options(folder / "target.gguf", other, spec_types=(PARD,)))
 

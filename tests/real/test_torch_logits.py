@@ -163,10 +163,10 @@ def test_types_of_weights(kind: Any, tokenizer: TokenizerKeys, tmp_path: Path) -
     check_alike(logits(in_torch(rounded), text), by_llamacpp(rounded, text), close=0.05)
 
 
-def test_real_models(smol_f32: Path, gemma: Path) -> None:
+def test_real_models(beginning_f32: Path, gemma: Path) -> None:
     """Gemma's weights are of types whose partners llama.cpp rounds, so it reads a copy of them in float32."""
     text = FRANCE * 6
-    for ours, theirs in ((smol_f32, smol_f32), (gemma, gemma_in("f32"))):
+    for ours, theirs in ((beginning_f32, beginning_f32), (gemma, gemma_in("f32"))):
         check_alike(logits(in_torch(ours), text), by_llamacpp(theirs, text))
 
 

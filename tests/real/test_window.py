@@ -24,8 +24,8 @@ def text() -> list[int]:
 
 
 @pytest.mark.timeout(300)
-def test_a_small_window_cache_tells_what_it_lost(gemma: Path, text: list[int]) -> None:
-    with opened(gemma, n_ctx=1024, n_batch=64, n_ubatch=64, branches=0, swa_full=False) as target:
+def test_a_small_window_cache_tells_what_it_lost(gemma_beginning: Path, text: list[int]) -> None:
+    with opened(gemma_beginning, n_ctx=1024, n_batch=64, n_ubatch=64, branches=0, swa_full=False) as target:
         assert target.model.n_swa == 512
         seq = target.open()
         read(target, seq, text[:19])
@@ -53,8 +53,8 @@ def test_a_small_window_cache_tells_what_it_lost(gemma: Path, text: list[int]) -
                 read(target, seq, text[20:830])
 
 
-def test_a_small_window_cache_shares_no_cells(gemma: Path) -> None:
-    with opened(gemma, n_ctx=1024, sequences=2, branches=15, swa_full=False) as target:
+def test_a_small_window_cache_shares_no_cells(gemma_beginning: Path) -> None:
+    with opened(gemma_beginning, n_ctx=1024, sequences=2, branches=15, swa_full=False) as target:
         # Old cells that two ids hold would never be free again, and the cache would fill up for good.
         assert (target.caps.trees, target.caps.max_leaves, target.caps.rollback) == (False, 2, None)
         seq = target.open()
@@ -62,9 +62,9 @@ def test_a_small_window_cache_shares_no_cells(gemma: Path) -> None:
         assert target.n_past(target.fork(seq, 20)) == 0
 
 
-def test_chains_over_a_small_window_cache(gemma: Path) -> None:
+def test_chains_over_a_small_window_cache(gemma_beginning: Path) -> None:
     wish = GenerationRequest(prompt="a b c d e f a b c d e f a b", sampling=GREEDY, max_tokens=8, spec=TREE)
-    with running(gemma, spec_types=("ngram-simple",), swa_full=False) as engine:
+    with running(gemma_beginning, spec_types=("ngram-simple",), swa_full=False) as engine:
         assert engine.info.warnings == (
             "drafts are chains: a sliding-window cache that is not kept whole cannot hold branches",
         )
@@ -74,8 +74,8 @@ def test_chains_over_a_small_window_cache(gemma: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_full_cache_goes_back_as_far_as_you_like(gemma: Path, text: list[int]) -> None:
-    with opened(gemma, n_ctx=1024, n_batch=64, n_ubatch=64, branches=0, swa_full=True) as target:
+def test_a_full_cache_goes_back_as_far_as_you_like(gemma_beginning: Path, text: list[int]) -> None:
+    with opened(gemma_beginning, n_ctx=1024, n_batch=64, n_ubatch=64, branches=0, swa_full=True) as target:
         seq = target.open()
         read(target, seq, text[:99])
         early = step(target, seq, text[99])
@@ -85,15 +85,15 @@ def test_a_full_cache_goes_back_as_far_as_you_like(gemma: Path, text: list[int])
 
 
 @pytest.mark.timeout(300)
-def test_another_turn_over_a_small_window_cache_is_as_a_cold_one(gemma: Path, text: list[int]) -> None:
+def test_another_turn_over_a_small_window_cache_is_as_a_cold_one(gemma_beginning: Path, text: list[int]) -> None:
     """What was answered before lies outside of the window by then: it is read again, not believed."""
     first = GenerationRequest(tokens=tuple(text[:800]), sampling=GREEDY, max_tokens=4)
     back = replace(first, tokens=(*text[:60], *text[800:820]))
     small = {"n_ctx": 1024, "n_batch": 64, "n_ubatch": 64}
-    with running(gemma, None, spec_types=("ngram-simple",), swa_full=False, **small) as engine:
+    with running(gemma_beginning, None, spec_types=("ngram-simple",), swa_full=False, **small) as engine:
         answer(engine, first)
         again = answer(engine, back)
-    with running(gemma, None, spec_types=("none",), **small) as engine:
+    with running(gemma_beginning, None, spec_types=("none",), **small) as engine:
         cold = answer(engine, replace(back, spec=PLAIN))
     assert again.started.cache_n == 0
     assert again.ids == cold.ids

@@ -51,12 +51,21 @@ def gemma_in(kind: str) -> Path:
     return _rewritten(gemma(), "gemma", kind)
 
 
-def smol_beginning(kind: str, layers: int) -> Path:
-    """The first ``layers`` of these weights as ``kind``, or of those of the file itself (``q4_1``)."""
-    path = _place(smol(), f"smol-{layers}-layers", kind, dequantize.__file__, gguf_layers.__file__)
-    if path.exists():
-        return path
-    return gguf_layers.first_layers(smol() if kind == "q4_1" else smol_in(kind), path, layers)
+def smol_beginning(layers: int, kind: str | None = None) -> Path:
+    """The first ``layers`` of these weights, as ``kind`` if one is named."""
+    name = f"smol-{layers}-layers"
+    path = _beginning(smol(), name, layers)
+    return path if kind is None else _rewritten(path, name, kind)
+
+
+def gemma_beginning(layers: int) -> Path:
+    """As `smol_beginning`."""
+    return _beginning(gemma(), f"gemma-{layers}-layers", layers)
+
+
+def _beginning(source: Path, name: str, layers: int) -> Path:
+    path = _place(source, name, "own", gguf_layers.__file__)
+    return path if path.exists() else gguf_layers.first_layers(source, path, layers)
 
 
 def _rewritten(source: Path, name: str, kind: str) -> Path:
