@@ -128,7 +128,7 @@ def _model(flag: str, model: ModelOptions, layers: Layers, on: Sequence[int], op
         return _sizes(model, layers, n_ctx if most is None else min(n_ctx, most))
 
     def buffers(n_ctx: int) -> int:
-        return layers.buffers(n_ctx, rows, outputs, flash=options.flash_attn != "off")
+        return layers.buffers(n_ctx, rows, outputs, flash=options.flash_attn != "off", several=len(on) > 1)
 
     count = len(layers.blocks) + 1
     given = model.gpu_layers

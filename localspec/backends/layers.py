@@ -79,12 +79,13 @@ class Layers:
         kept = [one.size(n_ctx, type_k, type_v) if caches else 0 for one in self.caches]
         return (self.output, *(block + cache for block, cache in reversed([*zip(self.blocks, kept, strict=True)])))
 
-    def buffers(self, n_ctx: int, rows: int, outputs: int, *, flash: bool = True) -> int:
+    def buffers(self, n_ctx: int, rows: int, outputs: int, *, flash: bool = True, several: bool = False) -> int:
         """Bytes that passes of ``rows`` rows, of which ``outputs`` have scores, take of a device: somewhat more than
         llama.cpp's log tells, since inputs and outputs of a layer and scores of all tokens need not be there at a
-        time."""
+        time. ``flash``: attention does not keep its scores; ``several``: llama.cpp has copies of the mask where devices
+        work on passes by turns."""
         layer = rows * (8 * self.width + 3 * self.inner)
-        mask = 2 * self.masks * rows * n_ctx
+        mask = (2 if several else 1) * self.masks * rows * n_ctx
         attention = 0 if flash else rows * n_ctx * (self.heads + 1)
         return _FLOAT * (layer + mask + attention + outputs * self.vocabulary)
 

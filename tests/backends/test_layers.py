@@ -72,7 +72,8 @@ def test_a_header_that_does_not_tell() -> None:
 def test_buffers_grow_with_rows_context_and_scores() -> None:
     found = Layers.of([header({**INPUT, **BLOCKS, **OUTPUT}, feed_forward_length=16)])
     assert found is not None
-    assert found.buffers(10, 2, 1) == 4 * (2 * (64 + 48) + 2 * 2 * 10 + 25)
+    assert found.buffers(10, 2, 1) == 4 * (2 * (64 + 48) + 2 * 10 + 25)
+    assert found.buffers(10, 2, 1, several=True) - found.buffers(10, 2, 1) == 4 * 2 * 10
     assert found.buffers(10, 2, 1, flash=False) - found.buffers(10, 2, 1) == 4 * 2 * 10 * 5
 
 

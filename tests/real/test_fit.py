@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -47,11 +48,12 @@ def options(beginning: Path, server: tuple[str, ...]) -> EngineOptions:
 
 
 @pytest.fixture
-def has_free(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Says how many MiB of each device are free."""
+def has_free(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Says how many MiB of devices are free, by their order; of further ones as many as of the last."""
 
-    def say(mib: float) -> None:
-        monkeypatch.setattr(Devices, "memory", lambda self, handle: (round(mib * MIB), 1 << 40))
+    def say(*mib: float) -> None:
+        numbers = itertools.chain(mib, itertools.repeat(mib[-1]))
+        monkeypatch.setattr(Devices, "memory", lambda self, handle: (round(next(numbers) * MIB), 1 << 40))
 
     return say
 
@@ -65,7 +67,7 @@ def moved(info: EngineInfo) -> dict[str, Placement]:
     return {load.role: one for load in info.loads for one in load.placement if one.device != "CPU" and one.layers}
 
 
-def test_layers_go_where_they_fit_and_the_text_stays(options: EngineOptions, has_free: Callable[[float], None]) -> None:
+def test_layers_go_where_they_fit_and_the_text_stays(options: EngineOptions, has_free: Callable[..., None]) -> None:
     has_free(100)
     info, tokens = answer(options, 8)
     here = replace(options.target, devices=("none",))
@@ -81,7 +83,7 @@ def test_layers_go_where_they_fit_and_the_text_stays(options: EngineOptions, has
     assert taken <= planned * 1_000_000 <= 90 * MIB
 
 
-def test_a_context_that_was_not_given_is_shortened(options: EngineOptions, has_free: Callable[[float], None]) -> None:
+def test_a_context_that_was_not_given_is_shortened(options: EngineOptions, has_free: Callable[..., None]) -> None:
     has_free(80)
     alone = without_draft(replace(options, n_ctx=0, fit=FitOptions(margins=(10,), n_ctx=1024)))
     with load(alone) as engine:
@@ -104,7 +106,7 @@ def test_a_context_that_was_not_given_is_shortened(options: EngineOptions, has_f
 )
 def test_nothing_is_said_where_nothing_is_planned(
     options: EngineOptions,
-    has_free: Callable[[float], None],
+    has_free: Callable[..., None],
     free: float,
     on: bool,
     given: tuple[int | None, int | None],
@@ -115,6 +117,18 @@ def test_nothing_is_said_where_nothing_is_planned(
     with load(replace(options, target=target, draft=draft, fit=replace(options.fit, on=on))) as engine:
         assert told(engine.info) == []
         assert tuple(one.layers for one in moved(engine.info).values()) == layers
+
+
+def test_several_devices(options: EngineOptions, has_free: Callable[..., None]) -> None:
+    has_free(22, 47.2)
+    with rpc_servers(2) as servers, load(without_draft(replace(options, rpc=servers))) as engine:
+        info = engine.info
+    (line,) = told(info)
+    assert line.startswith("fit: -ngl 4 -ts 2,2: ")
+    there = [one for one in info.loads[0].placement if one.device != "CPU"]
+    assert [one.layers for one in there] == [2, 2]
+    for one, free in zip(there, (12, 37.2), strict=True):
+        assert one.bytes_weights + one.bytes_cache + one.bytes_buffers <= free * MIB
 
 
 def test_margins_for_devices_that_are_not_there(options: EngineOptions) -> None:
