@@ -8,8 +8,21 @@ from pathlib import Path
 from localspec.backends.options import ModelOptions
 from localspec.drafters.options import Scored, Shape, TextOptions
 
+#: Megabytes (MiB) of a device that ``--fit`` leaves free, and the shortest context that it sets, as in llama.cpp.
+FIT_MARGIN, FIT_CONTEXT = 1024, 4096
 #: Rows of a pass that have logits, where one sequence alone needs no more: each takes a vocabulary of floats.
 _OUTPUTS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """Whether layers whose number is not given go to devices only as far as these have room; else all of them go.
+    ``margins``: MiB of each device that stay free, or one number for all; ``n_ctx``: the shortest context that is set
+    where none was given."""
+
+    on: bool = True
+    margins: tuple[int, ...] = (FIT_MARGIN,)
+    n_ctx: int = FIT_CONTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +37,8 @@ class EngineOptions:
     ``by_text`` are settings of the drafters that need no model. ``rpc`` are servers (HOST:PORT) whose devices join this
     machine's. ``exact``: an answer is the same to the bit whatever guesses there are, and whatever was in the cache.
     ``scored``: which tokens a head with a full vocabulary scores. ``medusa_tree``: the shape of Medusa's trees, dynamic
-    if it is ``None``. ``backend``: what runs the models, one of `localspec.backend_choice.BACKENDS`.
+    if it is ``None``. ``backend``: what runs the models, one of `localspec.backend_choice.BACKENDS`. ``fit``: what
+    is done where devices are short of memory.
     """
 
     target: ModelOptions
@@ -49,6 +63,7 @@ class EngineOptions:
     scored: Scored = field(default_factory=Scored)
     medusa_tree: Shape | None = None
     backend: str = "auto"
+    fit: FitOptions = field(default_factory=FitOptions)
 
     @property
     def open_sequences(self) -> int:

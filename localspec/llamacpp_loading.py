@@ -10,8 +10,11 @@ from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, N
 from localspec.backends.options import CPU_ONLY, ModelOptions
 from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.files import MTP, NORMED_TYPES, check_is_target
+from localspec.fit import unplanned
+from localspec.llamacpp_fit import fitted
 from localspec.loading_parts import LoadedTarget, Wish
 from localspec.torch_drafters import ForTarget
+from localspec.types import ModelLoad
 
 
 class InLlamacpp:
@@ -30,6 +33,10 @@ class InLlamacpp:
         self._extra_buffers = llamacpp.extra_buffers_are_safe(self._native, wish.warn)
         self._target: LlamaTarget | None = None
         self._check_offload()
+        self._fitted = fitted(wish.options, self._native, predictors=wish.carries)
+        self._options = self._fitted.options
+        if self._fitted.plan is not None:
+            wish.warn(self._fitted.plan.told)
 
     def target(self) -> LoadedTarget:
         options = self._options
@@ -45,7 +52,8 @@ class InLlamacpp:
         if options.n_ctx not in (0, caps.n_ctx):
             self._wish.warn(f"-c {options.n_ctx} became {caps.n_ctx}: llama.cpp's contexts are multiples of 256")
         about = ForTarget(model.path, target.vocab, model.n_embd, model.n_layer, caps.n_ctx, options.open_sequences)
-        return LoadedTarget(target, target.describe("target"), about, model.chat_template, target.exact)
+        load = self._checked(target.describe("target"))
+        return LoadedTarget(target, load, about, model.chat_template, target.exact)
 
     def drafter(self, kind: str) -> Made:
         target = self._target
@@ -61,7 +69,15 @@ class InLlamacpp:
             context = replace(self._context(options), n_ctx=min(target.caps.n_ctx, model.n_ctx_train))
             made = make_drafter(kind, model, context, target)
             undo.pop_all()
-        return replace(made, n_ctx_train=model.n_ctx_train)
+        return replace(made, load=self._checked(made.load), n_ctx_train=model.n_ctx_train)
+
+    def _checked(self, load: ModelLoad) -> ModelLoad:
+        """Says where a model takes more of a device than was planned for it."""
+        share = self._fitted.share(load.role)
+        if share is not None:
+            for line in unplanned(load.role, share, load.placement):
+                self._wish.warn(line)
+        return load
 
     def _model(self, model: ModelOptions, stage: str) -> LlamaModel:
         progress = self._wish.progress

@@ -1,12 +1,12 @@
 """Where layers of a target and its draft model should lie, by the tokens a second that are to be expected.
 
 Pure: times and sizes are measured by others. Between a model on the CPU and the same model on devices time and memory
-are straight lines in the number of layers moved, which is what layers of equal size make of them.
+are straight lines in the bytes of the layers that are moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -25,35 +25,65 @@ Seconds = Callable[[int], float]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One model. ``layers`` as ``-ngl`` counts them; ``size``: bytes of weights and cache; ``cpu`` and ``device``: what
-    passes take with no layer, and with all of them, on devices."""
+    """One model. ``sizes``: bytes of weights and cache of its layers, counted and moved as by ``-ngl``, the output
+    layer first; ``cpu`` and ``device``: what passes take with no layer, and with all of them, on devices; ``on``: which
+    devices it may use, in this order; ``fixed``: how many layers have to lie there."""
 
-    layers: int
-    size: int
+    sizes: tuple[int, ...]
     cpu: Seconds
     device: Seconds
+    on: tuple[int, ...] = (0,)
+    fixed: int | None = None
 
     @classmethod
-    def measured(cls, layers: int, size: int, cpu: Seconds, some: Seconds, moved: int) -> Part:
+    def measured(cls, sizes: tuple[int, ...], cpu: Seconds, some: Seconds, moved: int) -> Part:
         """From passes without layers on devices, and with ``moved`` of them there, as many as fit."""
+        whole = sum(sizes) / sum(sizes[:moved])
 
         def device(rows: int) -> float:
-            return max(cpu(rows) + (some(rows) - cpu(rows)) * layers / moved, 0.0)
+            return max(cpu(rows) + (some(rows) - cpu(rows)) * whole, 0.0)
 
-        return cls(layers, size, cpu, device)
+        return cls(sizes, cpu, device)
+
+    @property
+    def layers(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def choices(self) -> range:
+        """How many layers may be moved."""
+        return range(self.layers + 1) if self.fixed is None else range(self.fixed, self.fixed + 1)
 
     def seconds(self, rows: int, moved: int) -> float:
         """Of a pass with so many layers on devices."""
-        share = moved / self.layers
+        share = self.bytes(moved) / max(sum(self.sizes), 1)
         return self.cpu(rows) * (1 - share) + self.device(rows) * share
 
     def bytes(self, moved: int) -> int:
         """Of devices that so many layers take."""
-        return -(-self.size * moved // self.layers)
+        return sum(self.sizes[:moved])
 
-    def fits(self, room: int) -> int:
-        """How many layers so many bytes have room for."""
-        return min(self.layers, self.layers * room // max(self.size, 1))
+
+#: Bytes of each device that may be filled.
+Rooms = Sequence[int]
+
+
+def placed(models: Sequence[tuple[Part, int]], rooms: Rooms) -> tuple[tuple[int, ...], ...] | None:
+    """By model, how many of its moved layers each of its devices takes, one device being filled after the other, and
+    one model after the other; ``None``: not all of them find room. A device gets layers that follow each other, the
+    last device the last ones, as llama.cpp shares them out."""
+    left, found = list(rooms), []
+    for part, moved in models:
+        counts, at = [0] * len(part.on), 0
+        for size in reversed(part.sizes[:moved]):
+            while at < len(part.on) and left[part.on[at]] < size:
+                at += 1
+            if at == len(part.on):
+                return None
+            left[part.on[at]] -= size
+            counts[at] += 1
+        found.append(tuple(counts))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +107,34 @@ def speed(target: Part, draft: Part | None, moved: tuple[int, int], guesses: int
     return tokens / max(seconds, 1e-9)
 
 
-def best_split(target: Part, draft: Part | None, room: int, *, alpha: float = ALPHA) -> Split:
-    """The fastest way to use ``room`` bytes of devices; of equals the one with most layers there. Without a draft model
-    nothing is guessed: drafters without one guess alike wherever the layers are."""
-    drafts = range(draft.layers + 1) if draft is not None else (0,)
-    depths = range(MOST_GUESSES + 1) if draft is not None else (0,)
-    fitting = (
-        (mine, others)
-        for mine, others in product(range(target.layers + 1), drafts)
-        if target.bytes(mine) + (0 if draft is None else draft.bytes(others)) <= room
-    )
+def best_split(target: Part, draft: Part | None, rooms: Rooms, *, alpha: float = ALPHA) -> Split:
+    """The fastest way to use the ``rooms`` of devices; of equals the one with most layers there. Without a draft model
+    nothing is guessed: drafters without one guess alike wherever the layers are.
+
+    Raises:
+        ValueError: layers that have to lie on devices find no room.
+    """
     return max(
         (
-            Split(*moved, guesses, speed(target, draft, moved, guesses, alpha))
-            for moved in fitting
-            for guesses in depths
+            split_of(target, draft, moved, alpha)
+            for moved in product(target.choices, (0,) if draft is None else draft.choices)
+            if _fits(target, draft, moved, rooms)
         ),
         key=lambda one: (one.speed, one.target, one.draft),
+    )
+
+
+def _fits(target: Part, draft: Part | None, moved: tuple[int, int], rooms: Rooms) -> bool:
+    models = [(target, moved[0]), *([] if draft is None else [(draft, moved[1])])]
+    return placed(models, rooms) is not None
+
+
+def split_of(target: Part, draft: Part | None, moved: tuple[int, int], alpha: float = ALPHA) -> Split:
+    """So many layers of each moved, with the number of guesses that is best for that."""
+    depths = range(MOST_GUESSES + 1) if draft is not None else (0,)
+    return max(
+        (Split(*moved, guesses, speed(target, draft, moved, guesses, alpha)) for guesses in depths),
+        key=lambda one: one.speed,
     )
 
 
@@ -107,17 +148,15 @@ class Plan:
     whole: bool
 
     @classmethod
-    def of(cls, target: Part, draft: Part | None, room: int, *, alpha: float = ALPHA) -> Plan:
+    def of(cls, target: Part, draft: Part | None, rooms: Rooms, *, alpha: float = ALPHA) -> Plan:
         """As `best_split`."""
-        best = best_split(target, draft, room, alpha=alpha)
+        best = best_split(target, draft, rooms, alpha=alpha)
         whole = best.target == target.layers and (draft is None or best.draft == draft.layers)
-        return cls(best, target_first(target, draft, room, alpha=alpha), whole)
+        return cls(best, target_first(target, draft, rooms, alpha=alpha), whole)
 
 
-def target_first(target: Part, draft: Part | None, room: int, *, alpha: float = ALPHA) -> Split:
-    """What is done without a plan, to compare with: the target takes what it can, the draft model the rest."""
-    mine = target.fits(room)
-    others = 0 if draft is None else draft.fits(room - target.bytes(mine))
-    depths = range(MOST_GUESSES + 1) if draft is not None else (0,)
-    made = (Split(mine, others, n, speed(target, draft, (mine, others), n, alpha)) for n in depths)
-    return max(made, key=lambda one: one.speed)
+def target_first(target: Part, draft: Part | None, rooms: Rooms, *, alpha: float = ALPHA) -> Split:
+    """What is done without a plan, to compare with: the target takes what it can, the draft model the rest. Raises as
+    `best_split`."""
+    pairs = product(target.choices, (0,) if draft is None else draft.choices)
+    return split_of(target, draft, max(moved for moved in pairs if _fits(target, draft, moved, rooms)), alpha)

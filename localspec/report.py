@@ -196,8 +196,11 @@ def load_lines(info: EngineInfo) -> list[str]:
 
 
 def placement_text(place: Placement) -> str:
-    """``21 layers, 86.6 MB weights, 8.3 MB cache``"""
-    return f"{place.layers} layers, {place.bytes_weights / 1e6:.1f} MB weights, {place.bytes_cache / 1e6:.1f} MB cache"
+    """``21 layers, 86.6 MB weights, 8.3 MB cache, 9.4 MB buffers``"""
+    sizes = {"weights": place.bytes_weights, "cache": place.bytes_cache}
+    if place.bytes_buffers:
+        sizes["buffers"] = place.bytes_buffers
+    return ", ".join([f"{place.layers} layers", *(f"{size / 1e6:.1f} MB {name}" for name, size in sizes.items())])
 
 
 def speed(rate: float) -> str:

@@ -452,12 +452,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What of one model lies on one device: how many layers, bytes of weights, bytes of cache."""
+    """What of one model lies on one device: how many layers, bytes of weights, bytes of cache, and of what its passes
+    compute with, where that is told."""
 
     device: str
     layers: int
     bytes_weights: int
     bytes_cache: int
+    bytes_buffers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from localspec.drafters.files import DRAFT_MODEL
 from localspec.engine import Engine
 from localspec.errors import ExitCode, UsageError
 from localspec.hub.shelf import Entry, beside, shelf
-from localspec.loading import EngineOptions
+from localspec.llamacpp_fit import free_on, layer_sizes
+from localspec.loading import EngineOptions, ModelOptions
 from localspec.models.demo import demo_model
 from localspec.options import Values, engine_options, sampling_params, spec_params
 from localspec.options.commands import TUNE
@@ -33,7 +34,6 @@ from localspec.tools.prompts import built_in, read_prompts
 from localspec.tools.tune.choice import Choice, choices
 from localspec.tools.tune.costs import counts
 from localspec.tools.tune.field import MOST_DRAFTS, TEXT, draft_models
-from localspec.tools.tune.place import room_on
 from localspec.tools.tune.study import Setup, Study, Wish, study
 from localspec.tools.tune.table import advice, noted, plain_speed, ranking, record
 from localspec.tools.tune.why import why
@@ -109,7 +109,8 @@ def _room(values: Values, target: Path) -> int | None:
         return None
     options = engine_options(values, target)
     native = Native(options.log_file, options.rpc)
-    return room_on(sum(native.devices.memory(one.handle)[0] for one in native.devices.chosen(options.target.devices)))
+    devices = native.devices.chosen(options.target.devices)
+    return sum(one.room for one in free_on(devices, options.fit, native))
 
 
 def _found(values: Values, target: Path) -> tuple[Path, ...]:
@@ -140,11 +141,20 @@ class _Loader:
     @contextmanager
     def alone(self, draft: Path | None, layers: int | None) -> Iterator[Engine]:
         """As `Loader.alone`."""
-        options = engine_options(self._values, self._target, draft)
-        model = options.target if draft is None or options.draft is None else options.draft
+        options, model = self._model(draft)
         model = model if layers is None else replace(model, gpu_layers=layers)
         with self._loaded(replace(options, target=model, draft=None, spec_types=(), measure=False)) as engine:
             yield engine
+
+    def sizes(self, draft: Path | None) -> tuple[int, ...]:
+        """As `Loader.sizes`."""
+        options, model = self._model(draft)
+        return layer_sizes(model, options.n_ctx)
+
+    def _model(self, draft: Path | None) -> tuple[EngineOptions, ModelOptions]:
+        """The target, or a draft model."""
+        options = engine_options(self._values, self._target, draft)
+        return options, options.target if draft is None or options.draft is None else options.draft
 
     @contextmanager
     def pair(self, draft: Path | None, types: tuple[str, ...], nodes: int, setup: Setup) -> Iterator[Engine]:

@@ -63,6 +63,16 @@ def shares(given: str | None) -> tuple[float, ...]:
     return parts
 
 
+def margins(given: str) -> tuple[int, ...]:
+    """MiB each."""
+    texts = [text.strip() for text in given.split(",")]
+    if not all(text.isascii() and text.isdecimal() and int(text) <= INT_MAX for text in texts):
+        raise UsageError(
+            f"--fit-target {given} is no list of margins", hint="Give MiB, one for all devices or one for each."
+        )
+    return tuple(map(int, texts))
+
+
 def lora(plain: Iterable[str], scaled: Iterable[str]) -> tuple[tuple[Path, float], ...]:
     """Adapters and their scales, those without one first."""
     found = [(Path(name), 1.0) for text in plain for name in _fields("--lora", text)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localspec.errors import UsageError
-from localspec.options.lists import devices, layers, lora, overrides, servers, shares
+from localspec.options.lists import devices, layers, lora, margins, overrides, servers, shares
 from localspec.options.rules import depth
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
 
@@ -31,7 +31,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         ModelError: no ``-m``, and the demo model is not installed.
     """
     from localspec.drafters.options import Scored
-    from localspec.engine_options import EngineOptions
+    from localspec.engine_options import EngineOptions, FitOptions
 
     if draft is None and values["model_draft"] is not None:
         draft = Path(values["model_draft"])
@@ -58,6 +58,7 @@ def engine_options(values: Values, target: Path | None = None, draft: Path | Non
         scored=Scored(values["head_vocab"], _path(values["token_map"])),
         medusa_tree=values["medusa_tree"],
         backend=values["backend"],
+        fit=FitOptions(values["fit"] == "on", margins(values["fit_target"]), values["fit_ctx"]),
     )
 
 

@@ -49,7 +49,7 @@ def mib(size: float) -> int:
 
 def test_placement_of_weights_and_caches() -> None:
     assert placement(LINES, BUFFERS) == (
-        Placement("CPU", 1, mib(28.69) + mib(1) + mib(0.5) + mib(2), 0),
+        Placement("CPU", 1, mib(28.69) + mib(1) + mib(0.5) + mib(2), 0, mib(9)),
         Placement("CUDA0", 2, mib(10), mib(4) + mib(1)),
         Placement("CUDA_Split", 0, mib(7), 0),
         Placement("RPC0", 1, mib(92.10), mib(11.25)),

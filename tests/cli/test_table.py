@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localspec.drafters.options import Scored, TextOptions
+from localspec.engine_options import FitOptions
 from localspec.errors import UsageError
 from localspec.loading import EngineOptions, ModelOptions, RopeOptions
 from localspec.options import COMMANDS, GENERATION_OPTIONS, Option, Values, engine_options, request, settle
@@ -32,6 +33,7 @@ SAMPLES: dict[str, Any] = {
     "grammar": 'root ::= "a"',
     "json_schema": '{"type": "null"}',
     "stop": ("one", "two words"),
+    "fit_target": "512,2048",
     "device": "RPC0,RPC1",
     "device_draft": "none",
     "override_tensor": ("exps=CPU,attn=RPC0", "norm=CPU"),
@@ -60,6 +62,9 @@ ARRIVES = {
     "model_draft": {"draft.path"},
     "gpu_layers": {"target.gpu_layers"},
     "gpu_layers_draft": {"draft.gpu_layers"},
+    "fit": {"fit.on"},
+    "fit_target": {"fit.margins"},
+    "fit_ctx": {"fit.n_ctx"},
     "device": {"target.devices", "draft.devices"},  # the draft's follow unless -devd is given
     "device_draft": {"draft.devices"},
     "override_tensor": {"target.tensor_overrides"},
@@ -315,11 +320,12 @@ def test_every_option_arrives_where_it_belongs_and_nowhere_else(option: Option, 
 
 def test_every_field_has_an_option() -> None:
     reached = {field for arrives in ARRIVES.values() for field in arrives}
-    whole = {"target", "draft", "by_text", "scored"}
+    whole = {"target", "draft", "by_text", "scored", "fit"}
     by_library = {"measure"}
     parts = {name.rpartition(".")[0] for name in reached}
     assert {f"by_text.{field.name}" for field in fields(TextOptions)} <= reached | parts
     assert {f"scored.{field.name}" for field in fields(Scored)} <= reached
+    assert {f"fit.{field.name}" for field in fields(FitOptions)} <= reached
     assert {f"sampling.{field.name}" for field in fields(SamplingParams)} <= reached
     assert {field.name for field in fields(EngineOptions)} - whole - by_library <= reached
     assert {f"target.{field.name}" for field in fields(ModelOptions)} - {"target.rope"} <= reached

@@ -29,7 +29,7 @@ from localspec.tools.tune.race import Race, by_turns, halved, race, stages
 from localspec.tools.tune.study import Row, Setup, Study, Wish, study
 from localspec.tools.tune.table import advice, noted, ranking, record
 from localspec.tools.tune.why import MOST, why
-from localspec.types import ModelLoad, Placement, SamplingParams, SpecParams, SpecStats
+from localspec.types import SamplingParams, SpecParams, SpecStats
 from tests.tools import factories
 
 PROMPTS = (
@@ -255,6 +255,9 @@ class Engines:
     def alone(self, draft: Path | None, layers: int | None) -> Iterator[Engine]:
         yield self._engine(draft, ())
 
+    def sizes(self, draft: Path | None) -> tuple[int, ...]:
+        return ()
+
     @contextmanager
     def pair(self, draft: Path | None, types: tuple[str, ...], nodes: int, setup: Setup) -> Iterator[Engine]:
         self.loaded.append((draft, types, setup))
@@ -360,7 +363,7 @@ def test_ctrl_c_before_the_first_answers_ends_it(track: Track, stop_at: int) -> 
 
 
 class WithDevices(Engines):
-    """Models of ten layers and a thousand bytes, the draft model of two and a hundred, as they say when loaded."""
+    """Models of ten layers and a thousand bytes, the draft model of two and a hundred."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -369,11 +372,10 @@ class WithDevices(Engines):
     @contextmanager
     def alone(self, draft: Path | None, layers: int | None) -> Iterator[Engine]:
         self.alone_with.append((draft, layers))
-        count, size = (10, 1000) if draft is None else (2, 100)
-        places = (Placement("CPU", count - (layers or 0), size // 2, size // 2),)
-        engine = Engine(factories.target())
-        engine.info = replace(engine.info, loads=(ModelLoad("target", "", placement=places),))
-        yield engine
+        yield Engine(factories.target())
+
+    def sizes(self, draft: Path | None) -> tuple[int, ...]:
+        return (100,) * 10 if draft is None else (50, 50)
 
 
 def test_layers_go_where_they_are_expected_to_bring_most(track: Track, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from localspec.backends.llamacpp.devices import BufferType
 from localspec.types import Placement
 
 _LAYER = re.compile(r"layer +\d+ assigned to device (\S+?),")
-_BUFFER = re.compile(r" (\S+) (model|LoRA|KV|RS) buffer size = +([\d.]+) MiB")
+_BUFFER = re.compile(r" (\S+) (model|LoRA|KV|RS|compute) buffer size = +([\d.]+) MiB")
 _USED = re.compile(r"using device (\S+) ")
 _FLASH = re.compile(r"(Flash Attention enabled|enabling flash_attn)|(Flash Attention not supported|forcing off)")
 _CACHE = re.compile(r"size = +([\d.]+) MiB \( *(\d+) cells, +(\d+) layers")
@@ -38,13 +38,20 @@ def placement(lines: Lines, buffers: Sequence[BufferType]) -> tuple[Placement, .
     layers = layers_by_device(lines)
     weights: Counter[str] = Counter()
     cache: Counter[str] = Counter()
+    passes: dict[str, int] = {}  # logged again whenever they are made again
     for _, text in lines:
         if match := _BUFFER.search(text):
             device = _owner(match[1], buffers)
             size = round(float(match[3]) * 2**20)
-            (cache if match[2] in ("KV", "RS") else weights)[device] += size
+            if match[2] == "compute":
+                passes[device] = max(size, passes.get(device, 0))
+            else:
+                (cache if match[2] in ("KV", "RS") else weights)[device] += size
     names = dict.fromkeys([*layers, *weights, *cache])
-    return tuple(Placement(name, layers[name], weights[name], cache[name]) for name in sorted(names, key=_order))
+    return tuple(
+        Placement(name, layers[name], weights[name], cache[name], passes.get(name, 0))
+        for name in sorted(names, key=_order)
+    )
 
 
 def _order(device: str) -> tuple[bool, str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from localspec.backends.base import Target
-from localspec.backends.memory import ROOM
 from localspec.control import CostCurve
 from localspec.control.measure import ROWS
 from localspec.engine import Engine
 from localspec.plan import Part
 from localspec.tools.tune.costs import Costs
-from localspec.types import EngineInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Timed:
 def timed(
     load: Callable[[int | None], AbstractContextManager[Engine]],
     cost: Callable[[Target, bool], Costs],
+    sizes: tuple[int, ...],
     room: int,
 ) -> Timed:
     """Times a model: as it is loaded where there is no ``room`` on devices; else without layers there, and with as many
@@ -42,6 +43,7 @@ def timed(
     Args:
         load: layers on devices (``None``: as given) → the model alone.
         cost: a model, and whether its threads are in question → its costs.
+        sizes: bytes by layer, in the order in which they are moved.
         room: bytes of devices that may be filled.
 
     Raises:
@@ -49,22 +51,9 @@ def timed(
     """
     with load(0 if room else None) as engine:
         costs = cost(engine.target, True)
-        layers, size = _extent(engine.info)
-    moved = min(layers, layers * room // max(size, 1))
+        moved = bisect_right([*accumulate(sizes)], room)
     if not moved:
         return Timed(costs)
     with load(moved) as engine:
         some = cost(engine.target, False)
-    return Timed(costs, Part.measured(layers, size, costs.curve.seconds, some.curve.seconds, moved))
-
-
-def _extent(info: EngineInfo) -> tuple[int, int]:
-    """Layers of a model, and the bytes that its weights and its cache take."""
-    places = [place for load in info.loads for place in load.placement]
-    size = sum(place.bytes_weights + place.bytes_cache for place in places)
-    return sum(place.layers for place in places), size
-
-
-def room_on(free: int) -> int:
-    """Bytes that may be filled of those that are free; buffers want some."""
-    return int(ROOM * free)
+    return Timed(costs, Part.measured(sizes, costs.curve.seconds, some.curve.seconds, moved))

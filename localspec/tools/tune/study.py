@@ -56,6 +56,10 @@ class Loader(Protocol):
         given)."""
         ...
 
+    def sizes(self, draft: Path | None) -> tuple[int, ...]:
+        """Bytes of the layers of the target, or of a draft model, as ``-ngl`` moves them; empty: not known."""
+        ...
+
     def pair(
         self, draft: Path | None, types: tuple[str, ...], nodes: int, setup: Setup
     ) -> AbstractContextManager[Engine]:
@@ -241,13 +245,15 @@ class _Study:
             budget_s = _COSTS * self._seconds
             return costs(target, tried if threads else (), rows, budget_s=budget_s, clock=self._clock)
 
-        return timed(lambda layers: self._loader.alone(draft, layers), cost, self._wish.room or 0)
+        room = self._wish.room or 0
+        sizes = self._loader.sizes(draft) if room else ()
+        return timed(lambda layers: self._loader.alone(draft, layers), cost, sizes, room)
 
     def _plan(self, target: Timed, draft: Timed | None) -> Plan | None:
         """``None``: there is nothing to move, or no room for it."""
         if target.part is None or (draft is not None and draft.part is None):
             return None
-        return Plan.of(target.part, None if draft is None else draft.part, self._wish.room or 0)
+        return Plan.of(target.part, None if draft is None else draft.part, [self._wish.room or 0])
 
     def _time_draft(self, found: Study, target: Timed, draft: Path) -> None:
         usual = found.target.threads
