@@ -96,7 +96,7 @@ def test_what_one_server_does_not_answer_is_asked_again(trouble: list[Any], othe
 
 def test_a_busy_server_gets_nothing_for_as_long_as_it_says() -> None:
     """An hour, and the other does all."""
-    found = scripts([busy("3600"), echoes], echoes)
+    found = scripts(busy("3600"), echoes)
     answers, said = run(found, 10)
     whole(answers)
     assert (len(found[0].asked) <= 2, said) == (True, [])

@@ -17,7 +17,7 @@ def window(path: Path, *, whole: bool) -> tuple[str, float, float]:
     with load(options) as engine:
         lines = "\n".join(load_lines(engine.info))
     row = re.search(r"^  swa_full +(.*?)(?:, ([\d.]+) MB\))?$", lines, re.MULTILINE)
-    cache = re.search(r"([\d.]+) MB cache$", lines, re.MULTILINE)
+    cache = re.search(r"([\d.]+) MB cache\b", lines, re.MULTILINE)
     assert row
     assert cache
     return row[1], float(row[2] or 0), float(cache[1])

@@ -77,7 +77,7 @@ def read_shape(header: Header, sizes: Sizes, n_vocab: int, rope: RopeOptions) ->
         scaling=_scaling(keys, rope),
         experts=int(keys.get("expert_used_count", 0)),
         all_experts=int(keys.get("expert_count", 0)),
-        expert_inner=int(keys.get("expert_feed_forward_length", sizes.inner)),
+        expert_inner=int(keys.get("expert_feed_forward_length", sizes.inner)) if keys.get("expert_count", 0) else 0,
     )
     base = sizes.rope_base if rope.freq_base is None else rope.freq_base
     return Shape.like(sizes, rope_base=base, n_vocab=n_vocab, build=build)
