@@ -23,7 +23,7 @@ from typing import Any, cast
 # asleep instead is missed: waking it takes longer than what it waited for, above all in a virtual machine and beside
 # other programs. So many turns are about a tenth of a second, longer than any wait inside an answer, and not for ever.
 # Against a hundredth of them plain decoding came out 3 to 16 % faster on a quiet machine, and several times as fast
-# beside two busy programs, or two engines on the same cores.
+# on two fixed threads beside two busy programs, or as one of two engines on the same cores.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000000")
 
