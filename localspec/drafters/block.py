@@ -62,16 +62,10 @@ class BlockModel(DraftModel):
         self._take_in(seq, start, rows.features, (0, *path))
 
     def _take_in(self, seq: int, start: int, features: Features, rows: Sequence[int]) -> None:
-        """In ``rows`` the target has given its hidden states of the text from position ``start`` on. What is known is
-        skipped: another reader may have missed it."""
-        skipped = self._known(seq) - start
+        """In ``rows`` the target has given its hidden states of the text from position ``start`` on."""
         fits = start + len(rows) <= self._block.caps.n_ctx
-        # What follows a gap can be taken in only when the gap is filled.
-        if fits and 0 <= skipped < len(rows):
-            waiting = self._waiting[seq]
-            waiting.add(features, rows[skipped:])
-            if waiting.is_full:
-                self._read_waiting(seq)
+        if fits and self._waiting[seq].take(features, rows, self._known(seq) - start):
+            self._read_waiting(seq)
 
     def _known(self, seq: int) -> int:
         """Tokens of the text whose states are here."""

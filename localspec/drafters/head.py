@@ -70,15 +70,9 @@ class HeadModel(DraftModel):
         self._take_in(seq, start, rows.features, (0, *path))
 
     def _take_in(self, seq: int, start: int, features: Features, rows: Sequence[int]) -> None:
-        """In ``rows`` the target has given its hidden states of the text from position ``start`` on. What is known is
-        skipped: another reader may have missed it."""
-        skipped = self._known(seq) - start
-        # What follows a gap can be read only when the gap is filled.
-        if 0 <= skipped < len(rows):
-            waiting = self._waiting[seq]
-            waiting.add(features, rows[skipped:])
-            if waiting.is_full:
-                self._encode(seq)
+        """In ``rows`` the target has given its hidden states of the text from position ``start`` on."""
+        if self._waiting[seq].take(features, rows, self._known(seq) - start):
+            self._encode(seq)
 
     def _encode(self, seq: int) -> None:
         """What was taken in so far."""

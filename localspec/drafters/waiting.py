@@ -24,9 +24,18 @@ class Waiting:
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, features: Features, rows: Sequence[int]) -> None:
-        """Copies ``rows`` of what the target gives: its next pass writes over it. Done in every step, so with little
-        code: into room that is there."""
+    def take(self, features: Features, rows: Sequence[int], skipped: int) -> bool:
+        """The target gives ``rows`` of the text, of which the first ``skipped`` are known: another reader may have
+        missed them. Where there is a gap before them (``skipped`` < 0) nothing is taken: what follows it can be read
+        only when it is filled. Whether so many wait now that they should be taken in."""
+        if not 0 <= skipped < len(rows):
+            return False
+        self._add(features, rows[skipped:])
+        return self._rows >= _TOGETHER
+
+    def _add(self, features: Features, rows: Sequence[int]) -> None:
+        """Copies them: the target's next pass writes over its own. Done in every step, so with little code: into room
+        that is there."""
         start, end = self._rows, self._rows + len(rows)
         in_a_row = rows[-1] - rows[0] == len(rows) - 1  # they ascend
         picked = slice(rows[0], rows[-1] + 1) if in_a_row else list(rows)
@@ -43,10 +52,6 @@ class Waiting:
         if room is not None:
             larger[: self._rows] = room[: self._rows]
         return larger
-
-    @property
-    def is_full(self) -> bool:
-        return self._rows >= _TOGETHER
 
     @property
     def whole(self) -> Features:

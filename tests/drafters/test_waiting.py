@@ -13,7 +13,7 @@ def test_rows_come_out_in_order_and_in_one_piece() -> None:
     start = 0
     for n, rows in ((2, range(2)), (3, (0, 2)), (400, range(1, 400)), (1, (0,))):
         states = np.arange(start, start + n, dtype=np.float32)[:, None]
-        waiting.add({1: states, 5: states + 1000, 7: states}, rows)
+        waiting.take({1: states, 5: states + 1000, 7: states}, rows, 0)
         start += n
     told = [0, 1, 2, 4, *range(6, 405), 405]
     assert len(waiting) == len(told)
@@ -25,11 +25,11 @@ def test_rows_come_out_in_order_and_in_one_piece() -> None:
 
 def test_what_no_longer_stands_is_cut_off() -> None:
     waiting = Waiting((0,))
-    waiting.add({0: np.arange(5, dtype=np.float32)[:, None]}, range(5))
+    waiting.take({0: np.arange(5, dtype=np.float32)[:, None]}, range(5), 0)
     waiting.cut(9)
     assert len(waiting) == 5
     waiting.cut(2)
-    waiting.add({0: np.full((1, 1), 8, np.float32)}, (0,))
+    waiting.take({0: np.full((1, 1), 8, np.float32)}, (0,), 0)
     assert waiting.whole[0].ravel().tolist() == [0, 1, 8]
     waiting.cut(0)
     assert not waiting
@@ -38,13 +38,22 @@ def test_what_no_longer_stands_is_cut_off() -> None:
 def test_what_the_target_writes_over_is_kept() -> None:
     states = np.ones((1, 3), np.float32)
     waiting = Waiting((0,))
-    waiting.add({0: states}, (0,))
+    waiting.take({0: states}, (0,), 0)
     states[:] = 7
     assert waiting.whole[0].tolist() == [[1.0, 1.0, 1.0]]
 
 
 def test_it_is_full_before_it_takes_much_memory() -> None:
     waiting = Waiting((0,))
-    while not waiting.is_full:
-        waiting.add({0: np.zeros((8, 2), np.float32)}, range(8))
+    while not waiting.take({0: np.zeros((8, 2), np.float32)}, range(8), 0):
+        pass
     assert 8 < len(waiting) <= 512
+
+
+def test_what_is_known_is_skipped_and_nothing_is_taken_behind_a_gap() -> None:
+    waiting, given = Waiting((0,)), {0: np.arange(4, dtype=np.float32)[:, None]}
+    for skipped in (-1, 3, 9):
+        waiting.take(given, (0, 2, 3), skipped)
+    assert not waiting
+    waiting.take(given, (0, 2, 3), 1)
+    assert waiting.whole[0].ravel().tolist() == [2, 3]
