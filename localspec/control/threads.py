@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 from collections import defaultdict, deque
 from pathlib import Path
-from statistics import median
 
 #: Share of its CPU time that a pass must get to count as undisturbed.
 UNDISTURBED = 0.85
+
+_SETTLING = 3  # passes before a disturbance is believed
 
 
 def core_count() -> int:
@@ -30,64 +31,80 @@ def core_count() -> int:
 class ThreadTuner:
     """Picks among all cores, half of them, … 1.
 
+    A count's pace is the mean of its last passes, not their median: beside other programs most passes of many threads
+    are fast, and a few so slow that they lose more than all others win.
+
     Args:
         most: threads on a quiet machine.
         busy: share of its CPU time that a pass must get to count as undisturbed.
-        trial: passes a count is tried for.
-        patience: passes between trials, so that trying costs little where the machine stays busy.
+        trial: passes a count is tried for, and of which a pace is the mean.
+        patience: passes before a count that was slower is tried again.
         gain: a count must be faster by this factor to replace the current one.
     """
 
     def __init__(
-        self, most: int, *, busy: float = UNDISTURBED, trial: int = 3, patience: int = 128, gain: float = 1.05
+        self, most: int, *, busy: float = UNDISTURBED, trial: int = 8, patience: int = 128, gain: float = 1.05
     ) -> None:
         self._counts = _halvings(most)
         self._busy, self._trial, self._patience, self._gain = busy, trial, patience, gain
         self.threads = most
         self._chosen = most
-        self._times: dict[tuple[int, int], deque[float]] = defaultdict(lambda: deque(maxlen=2 * trial + 1))
-        self._disturbed = 0
-        self._since_trial = 0
-        self._wait = 2 * trial  # the first passes after loading are no measure
-        self._queue: list[int] = []  # counts still to be tried, one entry a pass
+        self._times: dict[tuple[int, int], deque[float]] = defaultdict(lambda: deque(maxlen=trial))
+        self._disturbed = self._calm = 0  # passes in a row
+        self._left = 0  # passes of the trial that is on
+        self._since = 0  # passes since a count was chosen
 
     def observe(self, rows: int, wall: float, cpu: float) -> int:
         """Takes in one pass of ``rows`` rows (seconds of wall and CPU time); returns the threads for the next one."""
         bucket = rows.bit_length()
         self._times[self.threads, bucket].append(wall)
-        if self._queue:
-            self._queue.pop(0)
-            if not self._queue:
-                self._choose(bucket)
-        else:
-            self._since_trial += 1
-            self._disturbed = self._disturbed + 1 if cpu < self._busy * wall * self.threads else 0
-            if self._wants_trial():
-                self._start_trial(bucket)
-        self.threads = self._queue[0] if self._queue else self._chosen
+        disturbed = cpu < self._busy * wall * self.threads
+        self._disturbed, self._calm = (self._disturbed + 1, 0) if disturbed else (0, self._calm + 1)
+        if self._left:
+            self._try_on(bucket)
+        elif len(self._counts) > 1:
+            self._since += 1
+            self._look_around(bucket)
         return self.threads
 
-    def _wants_trial(self) -> bool:
-        if len(self._counts) == 1:
-            return False
-        fewer = self._chosen < self._counts[0]
-        return self._since_trial >= self._wait and (fewer or self._disturbed >= self._trial)
+    def _look_around(self, bucket: int) -> None:
+        """Moves to a neighbour known to be faster; tries one of which nothing is known, or that was left long ago."""
+        here = self._counts.index(self._chosen)
+        fewer, more = self._counts[here + 1 : here + 2], self._counts[max(here - 1, 0) : here]
+        disturbed = self._disturbed >= _SETTLING
+        faster = [count for count in (*fewer, *more) if disturbed and self._is_faster(count, bucket)]
+        unknown = [count for count in fewer if disturbed and not self._times[count, bucket]]
+        # Who has too little of few cores is not helped by more of them, and a single pass there may take seconds.
+        calm = self._calm >= 2 * self._trial or self._since >= 8 * self._patience
+        left = [*(fewer if disturbed else ()), *(more if calm else ())]
+        if faster:
+            self._choose(faster[0])
+        elif unknown or (left and self._since >= self._patience):
+            self._start_trial((*unknown, *left)[0], bucket)
 
-    def _start_trial(self, bucket: int) -> None:
-        # Old times say nothing about now; the current count is tried again with the others.
-        for count in self._counts:
-            self._times.pop((count, bucket), None)
-        self._queue = [count for count in self._counts for _ in range(self._trial)]
+    def _start_trial(self, count: int, bucket: int) -> None:
+        self._times.pop((count, bucket), None)  # old times say nothing about now
+        self.threads, self._left = count, self._trial
 
-    def _choose(self, bucket: int) -> None:
-        times = {count: median(self._times[count, bucket]) for count in self._counts if self._times[count, bucket]}
-        self._since_trial = self._disturbed = 0
-        self._wait = self._patience
-        if not times:
-            return
-        best = min(times, key=lambda count: times[count])
-        if self._chosen not in times or times[best] * self._gain < times[self._chosen]:
-            self._chosen = best
+    def _try_on(self, bucket: int) -> None:
+        """Goes on with a trial; one that has used up what the chosen count takes for all of it has lost already."""
+        self._left -= 1
+        allowed = self._trial * (self._pace(self._chosen, bucket) or 0.0)
+        if not self._left or sum(self._times[self.threads, bucket]) > allowed > 0:
+            self._choose(self.threads if self._is_faster(self.threads, bucket) else self._chosen)
+
+    def _choose(self, count: int) -> None:
+        self.threads = self._chosen = count
+        self._disturbed = self._left = self._since = 0
+
+    def _is_faster(self, count: int, bucket: int) -> bool:
+        pace, mine = self._pace(count, bucket), self._pace(self._chosen, bucket)
+        return pace is not None and (mine is None or pace * self._gain < mine)
+
+    def _pace(self, count: int, bucket: int) -> float | None:
+        """Seconds of a pass; ``None``: not known."""
+        times = self._times[count, bucket]
+        return sum(times) / len(times) if times else None
 
 
 def _halvings(most: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -21,6 +22,14 @@ def busy(threads: int) -> tuple[float, float]:
     """Every core has a neighbour: one thread keeps most of its speed, threads that wait for each other do not."""
     wall = 0.03 if threads == 1 else 0.06 * threads / 2
     return wall, wall * threads * 0.5
+
+
+#: Milliseconds of passes on two threads beside two loops that never sleep, as they were measured.
+BESIDE_HOGS = (
+    *(57, 34, 99, 24, 23, 19, 18, 51, 27, 18, 22, 22, 18, 18, 89, 53, 200, 199, 100, 18, 119, 19, 26, 22, 119, 18, 18),
+    *(63, 23, 18, 147, 19, 39, 18, 122, 23, 23, 27, 20, 19, 111, 24, 19, 19, 78, 24, 23, 24, 26, 54, 19, 19, 99, 20),
+    *(125, 22, 89, 226, 24, 65, 110, 23, 24, 24, 25, 198, 24, 24, 25, 25, 28, 265, 99, 19, 24, 24, 852, 33, 24, 26, 32),
+)
 
 
 def run(tuner: ThreadTuner, machine: Machine, passes: int, rows: int = 1) -> float:
@@ -54,6 +63,30 @@ def test_threads_come_back_when_the_machine_is_quiet_again() -> None:
     run(tuner, quiet, 200)
     spent = run(tuner, quiet, 300)
     assert spent < 1.05 * 300 * quiet(4)[0]
+
+
+@pytest.mark.parametrize("start", range(0, len(BESIDE_HOGS), 9))
+def test_a_few_slow_passes_count_for_what_they_take(start: int) -> None:
+    """Two threads are faster in most passes here, and slower by half in all: 36 ms on one thread."""
+    slow = itertools.cycle((*BESIDE_HOGS[start:], *BESIDE_HOGS[:start]))
+
+    def hogs(threads: int) -> tuple[float, float]:
+        wall = 0.036 if threads == 1 else next(slow) / 1000
+        return wall, wall * (0.65 if threads == 1 else 1.0)
+
+    tuner = ThreadTuner(2)
+    run(tuner, hogs, 20)
+    assert run(tuner, hogs, 300) < 1.15 * 300 * 0.036
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_burst_of_load_is_forgotten(seed: int) -> None:
+    rng = random.Random(seed)
+    tuner = ThreadTuner(2)
+    for _ in range(5):
+        run(tuner, busy, rng.randint(3, 40))
+        run(tuner, quiet, 140)
+        assert tuner.threads == 2
 
 
 def test_one_core_is_never_tuned() -> None:
