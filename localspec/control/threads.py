@@ -71,16 +71,17 @@ class ThreadTuner:
         """Moves to a neighbour known to be faster; tries one of which nothing is known, or that was left long ago."""
         here = self._counts.index(self._chosen)
         fewer, more = self._counts[here + 1 : here + 2], self._counts[max(here - 1, 0) : here]
-        disturbed = self._disturbed >= _SETTLING
-        faster = [count for count in (*fewer, *more) if disturbed and self._is_faster(count, bucket)]
-        unknown = [count for count in fewer if disturbed and not self._times[count, bucket]]
+        if self._disturbed >= _SETTLING:
+            for count in (*fewer, *more):
+                if self._is_faster(count, bucket):
+                    return self._choose(count)
+            for count in fewer:
+                if self._since >= self._patience or not self._times[count, bucket]:
+                    return self._start_trial(count, bucket)
         # Who has too little of few cores is not helped by more of them, and a single pass there may take seconds.
         calm = self._calm >= 2 * self._trial or self._since >= 8 * self._patience
-        left = [*(fewer if disturbed else ()), *(more if calm else ())]
-        if faster:
-            self._choose(faster[0])
-        elif unknown or (left and self._since >= self._patience):
-            self._start_trial((*unknown, *left)[0], bucket)
+        if more and calm and self._since >= self._patience:
+            self._start_trial(more[0], bucket)
 
     def _start_trial(self, count: int, bucket: int) -> None:
         self._times.pop((count, bucket), None)  # old times say nothing about now
