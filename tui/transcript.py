@@ -17,7 +17,7 @@ from localspec.talk.turn import Asked, LeftOut, TurnEvent
 from localspec.text.thinking import Piece
 from localspec.tui.place import Place, place_of, within
 from localspec.tui.resting import Resting, around, settle
-from localspec.tui.turns import Quiet, Turn
+from localspec.tui.turns import Quiet, Section, Turn
 from localspec.types import Notice
 
 #: Turns of a conversation that are shown at once; the others when somebody wants to see them.
@@ -241,6 +241,11 @@ class Transcript(VerticalScroll):
         woken = settle(((turn, within(turn, self)) for turn in turns), view)
         if settle(((part, within(part, self)) for part in parts), view) or woken:
             self.call_after_refresh(self.settle)
+
+    def on_section_built(self, event: Section.Built) -> None:
+        """Nothing was laid out in the meantime, so what was woken had no place, and nobody would look at it again."""
+        event.stop()
+        self.call_after_refresh(self.settle)
 
     def watch_virtual_size(self) -> None:
         """What somebody looks at stays where it is, though something above it has another height now. A second

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
 from textual.widgets import Collapsible, Label, Markdown, Static
 from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
@@ -108,6 +109,9 @@ class Section(Resting):
         goes_on: it begins inside a block, the section before has its start.
     """
 
+    class Built(Message):
+        """A section has become widgets."""
+
     def __init__(self, text: str = "", *, goes_on: bool = False, over: bool = False) -> None:
         super().__init__()
         self.text = text
@@ -141,6 +145,7 @@ class Section(Resting):
             with self.app.batch_update():
                 await self.mount(self._markdown())
                 await growing.remove()
+            self.post_message(self.Built())
 
     def _markdown(self) -> Markdown:
         return Markdown(self.text, parser_factory=partial(Parser, self.references), open_links=False)

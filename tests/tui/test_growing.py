@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -294,6 +295,24 @@ async def test_past_answers_become_widgets_where_somebody_looks_and_the_view_sta
         await until(pilot, lambda: _first_number(screen_text(app)) == first)  # a frame may come between
         await pilot.press("ctrl+f", *"n1n", "enter")
         await until(pilot, lambda: "closing n1n" in screen_text(app))
+
+
+@on_screen
+async def test_answers_that_are_come_to_while_others_become_widgets_become_so_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mount = Section.mount
+
+    async def slowly(self: Section, *widgets: Widget) -> None:
+        await mount(self, *widgets)
+        await asyncio.sleep(0.3)  # in which nothing is laid out
+
+    async with reading() as (app, pilot, sections):
+        monkeypatch.setattr(Section, "mount", slowly)
+        await _page_up(app, pilot)
+        await _page_up(app, pilot)
+        first = _first_number(screen_text(app))
+        await until(pilot, lambda: all(section.blocks for section in sections[first - 1 : first + 2]))
 
 
 @pytest.mark.parametrize("out_of_sight", [0, 5, 12])
