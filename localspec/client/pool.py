@@ -12,7 +12,7 @@ from types import TracebackType
 from localspec.client.engine import RemoteEngine
 from localspec.client.handle import RemoteHandle
 from localspec.client.site import Busy, Lost
-from localspec.client.web import Broken
+from localspec.client.web import Broken, shown
 from localspec.errors import EngineDied, LocalspecError, NetworkError, UsageError
 from localspec.types import EngineInfo, Event, Failed, Finished, GenerationRequest, SpecStats, StepStats, Tokens
 
@@ -41,7 +41,7 @@ class _Place:
     """One server: how many answers it makes, and until when it rests. Guarded by the lock of its pool."""
 
     def __init__(self, url: str, opened: Opened) -> None:
-        self.url = url
+        self.url = shown(url)
         self._opened = opened
         self._opening = threading.Lock()
         self._engine: RemoteEngine | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from localspec.client.sse import reason
-from localspec.client.web import Broken, checked, client, root, unreachable
+from localspec.client.web import Broken, checked, client, root, shown, unreachable
 from localspec.errors import LocalspecError, NetworkError, UsageError
 
 #: A server may think for minutes before it answers; whether it is there at all is known soon.
@@ -42,14 +42,18 @@ class Site:
     """One server.
 
     Args:
-        url: with or without ``/v1``.
+        url: with or without ``/v1``, and with user and password where the server wants these.
+
+    Attributes:
+        url: as it is shown.
 
     Raises:
         UsageError: the URL is none.
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self.url = root(checked(url))
+        self._root = root(checked(url))
+        self.url = shown(self._root)
         # Answers have a connection each: one that is cut off belongs to nobody else.
         self._answers = client(_ANSWERS, api_key, kept_s=0.0)
         self._facts = client(_FACTS, api_key)
@@ -61,7 +65,7 @@ class Site:
     def page(self, path: str) -> str:
         """The text that a path gives; raises as `told`."""
         with self._reached():
-            got = self._facts.get(f"{self.url}{path}")
+            got = self._facts.get(f"{self._root}{path}")
         return self._good(got).text
 
     def told(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -72,7 +76,7 @@ class Site:
             NetworkError: it does not answer, or with something else.
         """
         with self._reached():
-            url = f"{self.url}{path}"
+            url = f"{self._root}{path}"
             got = self._facts.get(url) if body is None else self._facts.post(url, json=body)
         try:
             return self._good(got).json()
@@ -86,7 +90,7 @@ class Site:
         Raises:
             UsageError, NetworkError: as `told`, from the iterator, too.
         """
-        asked = self._answers.stream("POST", f"{self.url}{path}", json=body, extensions={"trace": trace})
+        asked = self._answers.stream("POST", f"{self._root}{path}", json=body, extensions={"trace": trace})
         with self._reached(), asked as got:
             if got.is_error:
                 got.read()

@@ -39,6 +39,11 @@ def checked(url: str) -> str:
     return url
 
 
+def shown(url: str) -> str:
+    """Without user and password, for messages."""
+    return str(httpx2.URL(url).copy_with(userinfo=b""))
+
+
 def root(url: str) -> str:
     """Without ``/v1``."""
     return url.rstrip("/").removesuffix("/v1")
@@ -56,5 +61,5 @@ def _is_web_address(text: str) -> bool:
         url = httpx2.URL(text)
     except httpx2.InvalidURL:
         return False
-    names_a_place = bool(url.host) and (url.port or 0) <= _LAST_PORT
+    names_a_place = bool(url.host) and (url.port or 0) <= _LAST_PORT and not (url.query or url.fragment)
     return url.scheme in ("http", "https") and names_a_place and not any(map(str.isspace, text))

@@ -218,8 +218,21 @@ def test_nobody_is_there() -> None:
         pass
     with pytest.raises(NetworkError, match="cannot be reached"):
         RemoteEngine(url)
-    with pytest.raises(UsageError, match="is not the URL"):
-        RemoteEngine("localhost")
+    for text in ("localhost", "http://localhost:1?a=b", "http://localhost:1/#v1"):
+        with pytest.raises(UsageError, match="is not the URL"):
+            RemoteEngine(text)
+
+
+def test_user_and_password_go_to_the_server_and_nowhere_else() -> None:
+    with serving(script := llama()) as url:
+        named = url.replace("://", "://me:secret@")
+        with RemoteEngine(named) as engine:
+            assert text(engine.submit(USUAL))
+            assert engine.info.server == url
+    assert set(script.keys) == {"Basic bWU6c2VjcmV0"}
+    with pytest.raises(NetworkError, match="cannot be reached") as caught:
+        RemoteEngine(named)
+    assert "secret" not in str(caught.value)
 
 
 def test_single_steps_are_refused() -> None:

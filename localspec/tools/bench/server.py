@@ -13,7 +13,7 @@ from localspec.client.line import Line
 from localspec.client.numbers import drafted
 from localspec.client.site import Site
 from localspec.client.sse import events, lines, said
-from localspec.client.web import checked
+from localspec.client.web import checked, shown
 from localspec.tools.bench.grid import unique
 from localspec.tools.pairs import Run, Runner, Several
 from localspec.tools.prompts import Prompt
@@ -93,7 +93,7 @@ class ServerRunner:
     @property
     def urls(self) -> dict[str, str]:
         """Name → URL."""
-        return {one.name: one.url for one in self._servers.values()}
+        return {one.name: shown(one.url) for one in self._servers.values()}
 
     def next_to(self, other: Runner, ways: Sequence[str]) -> Several:
         """These servers and ``other``, which has the settings ``ways``, and the baseline if no server is it."""
