@@ -30,7 +30,7 @@ class SetupError(Exception):
 def main() -> None:
     args = arguments()
     try:
-        python = prepare(args.venv, args.extras, torch=args.torch)
+        python = prepare(args.venv, args.extras)
     except SetupError as error:
         fail(str(error))
     say(f"ready: source {args.venv}/bin/activate")
@@ -48,12 +48,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--run", nargs=argparse.REMAINDER, default=[], metavar="CMD", help="run inside, when ready")
     args = parser.parse_args(argv)
     args.venv = args.venv.absolute()
-    args.extras = [name for name in ("demo", "dev", "server") if getattr(args, name)]
+    args.extras = [name for name in ("demo", "dev", "server", "torch") if getattr(args, name)]
     return args
 
 
-def prepare(venv: Path, extras: list[str], *, torch: bool) -> Path:
-    """Makes ``venv`` hold an editable localspec with ``extras``; quick when it does. Returns its Python.
+def prepare(venv: Path, extras: list[str]) -> Path:
+    """Makes ``venv`` hold an editable localspec with ``extras``; quick when it does. Returns its Python. Torch comes at
+    the pinned version and never as a CUDA build by accident (several GB). Triton is as large where there is no GPU (200
+    MB): there it interprets kernels and compiles them for the tests.
 
     Raises:
         SetupError: a step failed.
@@ -68,7 +70,7 @@ def prepare(venv: Path, extras: list[str], *, torch: bool) -> Path:
             "install python3-venv, or use another Python (PYTHON=…)",
         )
     recipe = choose_recipe(host_facts(os.environ))
-    stamp, state = venv / "localspec-setup", fingerprint(recipe, version, extras, torch=torch)
+    stamp, state = venv / "localspec-setup", fingerprint(recipe, version, extras)
     if stamp.exists() and stamp.read_text() == state:
         return python
     if recipe.why:
@@ -79,8 +81,8 @@ def prepare(venv: Path, extras: list[str], *, torch: bool) -> Path:
     # The wheel goes in first and by force: another build of the same version may be there.
     pip(python, "install", "--force-reinstall", "--no-deps", str(wheel))
     pip(python, "install", "-e", target)
-    if torch:
-        install_torch(python)
+    if "torch" in extras:
+        refuse_cuda(python)
     stamp.write_text(state)
     return python
 
@@ -91,19 +93,14 @@ def pinned(name: str) -> str:
     return next(str(pin).partition("==")[2] for pin in pins if pin.startswith(f"{name}=="))
 
 
-def optional(extra: str) -> list[str]:
-    """The requirements of an extra, as pyproject.toml has them."""
-    return [str(pin) for pin in project()["optional-dependencies"][extra]]
-
-
 def project() -> Any:
     """What pyproject.toml says of the project."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def fingerprint(recipe: Recipe, version: str, extras: list[str], *, torch: bool) -> str:
+def fingerprint(recipe: Recipe, version: str, extras: list[str]) -> str:
     """Changes when anything that the environment depends on does."""
-    text = [(ROOT / "pyproject.toml").read_text(), str(ROOT), recipe.key(version), *extras, f"torch={torch}"]
+    text = [(ROOT / "pyproject.toml").read_text(), str(ROOT), recipe.key(version), *extras]
     return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
 
@@ -142,15 +139,10 @@ def library_wheel(python: Path, recipe: Recipe, version: str) -> Path:
         return built.rename(home / built.name)
 
 
-def install_torch(python: Path) -> None:
-    """PyTorch and Triton at the pinned versions and what goes with them, and never a CUDA build by accident (several
-    GB). Triton is as large where there is no GPU (200 MB): there it interprets kernels and compiles them for the tests.
-
-    Raises:
-        SetupError: a CUDA build came.
+def refuse_cuda(python: Path) -> None:
+    """Raises:
+    SetupError: a CUDA build of torch came.
     """
-    say("installing PyTorch for the CPU")
-    pip(python, "install", *optional("torch"))
     check = "import sys, torch; sys.exit(torch.version.cuda is not None)"
     if subprocess.run([python, "-c", check], check=False).returncode:
         raise SetupError("pip brought a CUDA build of torch: point PIP_FIND_LINKS at a CPU wheel")

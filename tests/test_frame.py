@@ -17,7 +17,7 @@ from localspec.errors import ModelError
 from localspec.models import demo
 from scripts.dequantize import requantize
 from scripts.native_build import BASE_FLAGS, NO_AMX_FLAGS, Compiler, Host, choose_recipe, host_facts
-from scripts.setup_env import SetupError, arguments, fingerprint, library_wheel, optional, pinned, quiet
+from scripts.setup_env import SetupError, arguments, fingerprint, library_wheel, pinned, project, quiet
 from tests.support.gguf_files import DAMAGES, Damage, TinyModel, TokenizerKeys, damage
 from tests.support.loaded import decode
 
@@ -249,13 +249,14 @@ def test_setup_arguments_and_pins() -> None:
     args = arguments(["--venv", "env", "--demo", "--dev", "--run", "pytest", "--fast"])
     assert (args.venv, args.extras, args.run) == (Path.cwd() / "env", ["demo", "dev"], ["pytest", "--fast"])
     assert pinned("llama-cpp-python") == "0.3.36"
-    assert "torch==2.13.0" in optional("torch")
-    assert any(pin.startswith("triton==3.7.1;") for pin in optional("torch"))
+    pins = project()["optional-dependencies"]["torch"]
+    assert "torch==2.13.0" in pins
+    assert any(pin.startswith("triton==3.7.1;") for pin in pins)
 
 
-def test_fingerprint_tells_extras_and_torch_apart() -> None:
+def test_fingerprint_tells_extras_apart() -> None:
     recipe = choose_recipe(PLAIN)
-    prints = {fingerprint(recipe, "1", extras, torch=torch) for extras in ([], ["dev"]) for torch in (True, False)}
+    prints = {fingerprint(recipe, "1", extras) for extras in ([], ["dev"], ["torch"], ["dev", "torch"])}
     assert len(prints) == 4
 
 

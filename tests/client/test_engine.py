@@ -218,9 +218,9 @@ def test_nobody_is_there() -> None:
         pass
     with pytest.raises(NetworkError, match="cannot be reached"):
         RemoteEngine(url)
-    for text in ("localhost", "http://localhost:1?a=b", "http://localhost:1/#v1"):
+    for wrong in ("localhost", "http://localhost:1?a=b", "http://localhost:1/#v1"):
         with pytest.raises(UsageError, match="is not the URL"):
-            RemoteEngine(text)
+            RemoteEngine(wrong)
 
 
 def test_user_and_password_go_to_the_server_and_nowhere_else() -> None:
