@@ -78,9 +78,11 @@ def prepare(venv: Path, extras: list[str]) -> Path:
     wheel = library_wheel(python, recipe, version)
     target = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
     say(f"installing {target}")
+    # Most modules are never imported: those that are get compiled then.
+    install = ("install", "--no-compile")
     # The wheel goes in first and by force: another build of the same version may be there.
-    pip(python, "install", "--force-reinstall", "--no-deps", str(wheel))
-    pip(python, "install", "-e", target)
+    pip(python, *install, "--force-reinstall", "--no-deps", str(wheel))
+    pip(python, *install, "-e", target)
     if "torch" in extras:
         refuse_cuda(python)
     stamp.write_text(state)
