@@ -73,22 +73,25 @@ class Arm:
         self.hits = self.hits * fade + hits
         self.tried = self.tried * fade + tried
 
-    def asked(self, net: float) -> None:
-        """It was asked in a step that brought ``net`` tokens more than plain decoding in the same time."""
+    def asked(self, net: float | None) -> None:
+        """It was asked in a step that brought ``net`` tokens more than plain decoding in the same time; ``None``: it
+        had to read a text first, which is paid once, and was reckoned with."""
         self.idle = 0
         self.burst -= self.burst > 0
-        self.asks += 1
-        self.net += max(1 / self.asks, 0.1) * (net - self.net)
+        if net is not None:
+            self.asks += 1
+            self.net += max(1 / self.asks, 0.1) * (net - self.net)
 
-    def decide(self, gain: float, may_try: bool, *, hopeless: bool = False, joins: bool = False) -> None:
-        """``gain``: tokens a step that a chain of the best depth is expected to bring beyond its time. ``hopeless``: as
+    def decide(self, gain: float, may_try: bool, *, hopeless: bool = False, joins: bool = False) -> bool:
+        """Whether another trial begins.
+
+        ``gain``: tokens a step that a chain of the best depth is expected to bring beyond its time. ``hopeless``: as
         far as is known it brings nothing, however often its guesses hold; what it costs is looked at again rarely.
         ``joins``: it is on trial in another conversation, so that its passes are made anyway."""
         if self.burst > 0:
-            if hopeless and self.asks > 1:  # the first ask may have read a prompt
+            if hopeless and self.asks > 1:  # the first may have been held up
                 self.burst, self.idle = 0, 1
-            return
-        if self.on:
+        elif self.on:
             if gain <= 0 or (self.asks > _FEW and self.net < 0):
                 self.on = False
                 self._back_off()
@@ -105,6 +108,8 @@ class Arm:
                 self._back_off()
         elif may_try and (joins or self.idle >= (_LAST_WAIT if hopeless else self.wait)):
             self.burst, self.asks = _BURST, 0
+            return True
+        return False
 
     def trial(self, pass_s: float) -> float:
         """Seconds that the passes of a trial take."""
@@ -116,7 +121,8 @@ class Arm:
 
     def heir(self) -> Arm:
         """What another conversation starts from: all that is known, none of it certain."""
-        return Arm(4 * self.alpha, 4.0, on=self.on, burst=self.burst, wait=self.wait, longest=self.longest, idle=1)
+        idle = max(self.idle, 1)
+        return Arm(4 * self.alpha, 4.0, on=self.on, burst=self.burst, wait=self.wait, longest=self.longest, idle=idle)
 
     def _back_off(self) -> None:
         self.idle = 1

@@ -35,6 +35,7 @@ _PLAIN_EVERY = 96  # steps of speculation between two plain ones
 _PLAIN_AT_FIRST = 8  # until it is known what a plain one takes
 _FAR = 0.3  # share of a row's price under which a guess is not made
 _READ = 0.2  # a token of prompt takes so much of a pass
+_MUCH = 16  # tokens to be read by which an ask takes longer than its guesses do
 _AHEAD = 256  # tokens that an answer is expected to go on for, at most
 _FADE = 0.97
 _BEST = 0.99  # share of guesses that hold, at most
@@ -50,6 +51,7 @@ class _Chat:
     n_past: int = 0
     since_plain: int = 0  # steps
     priced: Mapping[str, Price] = field(default_factory=dict)  # whom it may ask in this step
+    behind: Set[str] = frozenset()  # drafters that would have to read a text first
     said: dict[str, bool] = field(default_factory=dict)  # what the user was last told: whether a drafter is in use
 
 
@@ -113,6 +115,7 @@ class AutoController:
             return all_may(wish)
         chat = self._chat(wish)
         chat.priced = {}
+        chat.behind = {name for name in wish.costly if wish.drafters.get(name, 0) > _MUCH}
         due = chat.since_plain >= (_PLAIN_EVERY if self.plain_s is not None else _PLAIN_AT_FIRST)
         if (due or not self._curve.known) and self._sharers == 1 and not self._beside:
             return {}
@@ -182,7 +185,8 @@ class AutoController:
         fair_s = pass_s / _SLOWEST if arm.asks <= 2 else pass_s
         hopeless = not arm.on and bool(pass_s) and self._best_chain(_BEST, most, fair_s)[1] <= 0
         self._count_asker(name, arm, -1)
-        arm.decide(gain, affords, hopeless=hopeless, joins=self._trials[name] > 0)
+        if arm.decide(gain, affords, hopeless=hopeless, joins=self._trials[name] > 0):
+            self._ledger.tries()
         self._count_asker(name, arm, 1)
         if arm.burst > 0:
             return 1, math.inf  # one level says how often guesses hold
@@ -310,8 +314,10 @@ class AutoController:
         known["guessed"] = known["guessed"] or known["asked"]
 
     def _learn_cost(self, name: str, seconds: float, walks: Sequence[Walk]) -> None:
-        if name not in self._asked:  # the first ask may have read a whole prompt
+        if name not in self._asked:  # the first ask warms things up
             self._asked.add(name)
+            return
+        if any(name in self._chats[walk.seq].behind for walk in walks if walk.seq in self._chats):
             return
         levels = max((max(walk.proposals[name].depths) for walk in walks if name in walk.proposals), default=0)
         for costs, cost in ((self._ask_s, seconds), (self._level_s, seconds / max(levels, 1))):
@@ -328,7 +334,8 @@ class AutoController:
         asked = asked & chat.priced.keys()  # others may have asked, too
         for name, arm in chat.arms.items():
             if name in asked:
-                arm.asked(net - sum(tokens for other, tokens in won.items() if other != name))
+                others = sum(tokens for other, tokens in won.items() if other != name)
+                arm.asked(None if name in chat.behind else net - others)
             else:
                 arm.idle += n
         for name, watch in chat.watches.items():

@@ -10,7 +10,7 @@ from typing import Literal
 Kind = Literal["plain", "asked", "guessed"]
 
 _SPAN = 256  # tokens looked back, of each sequence
-_ALLOWANCE = 0.01  # share of plain time that trials may cost over the span
+_ALLOWANCE = 0.01  # share of plain time that trials may cost
 _STAKE = 0.25  # and of what was won over it
 _FEW = 3  # plain steps that say what one takes
 _MOST_CAUTION = 1.5
@@ -25,6 +25,7 @@ class Ledger:
         self._tokens = 0.0  # of a sequence, as those below
         self._total = 0.0  # since the start
         self._spent = self._plain = 0.0
+        self._saved = 0.0  # seconds of plain decoding since the last trial
         self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them, over what was expected
         self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
 
@@ -48,6 +49,7 @@ class Ledger:
         self._compare(each, seconds, expected, sharers, kind)
         self._entries.append((each, seconds, plain))
         self._total += each
+        self._saved += plain
         self._count(each, seconds, plain)
         while self._tokens - self._entries[0][0] >= _SPAN:
             n, spent, base = self._entries.popleft()
@@ -77,10 +79,15 @@ class Ledger:
         return self._spent / self._plain - 1 if self._plain > 0 else 0.0
 
     def affords(self, seconds: float) -> bool:
-        """Whether a trial that costs so much keeps the losses of the span within the allowance, and leaves most of what
-        was won."""
+        """Whether a trial that costs so much keeps the losses within the allowance, of the span or of all the time
+        since the last one, and leaves most of what was won."""
         won = self._plain - self._spent
-        return self._total < _GRACE or seconds <= _ALLOWANCE * self._plain + (_STAKE * won if won > 0 else won)
+        allowed = _ALLOWANCE * max(self._plain, self._saved)
+        return self._total < _GRACE or seconds <= allowed + (_STAKE * won if won > 0 else won)
+
+    def tries(self) -> None:
+        """A trial begins."""
+        self._saved = 0.0
 
     @property
     def caution(self) -> float:

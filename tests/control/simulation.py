@@ -132,19 +132,26 @@ def run(
     read: float = 0.0,
     before: int = 0,
     seed: int = 0,
+    seq: int = 0,
+    lag: int = 0,
 ) -> Run:
     """Decodes ``n`` tokens of ``text``, whose first is pending. A pass of one row takes ``curve(1)`` seconds, a step
     ``host`` more, a pass of another number of rows than the one before ``change`` more, a share of ``stalls`` thirty
-    times as long. A row pays ``read`` for every cell of the context, of which ``before`` are there at the start."""
+    times as long. A row pays ``read`` for every cell of the context, of which ``before`` are there at the start. Who
+    guesses by passes reads a prompt of ``lag`` tokens when it is asked first, five in the time of a pass."""
     rng = random.Random(seed)
     at, rows = 0, 1
     costly = _costly(sources)
+    unread = {name: lag * (name in costly) for name in sources}
     steps: list[tuple[float, int]] = []
     while at < n:
-        wish = Wish(0, spec, Limits(64, 64, 64), at, dict.fromkeys(sources, 0), costly)
+        wish = Wish(seq, spec, Limits(64, 64, 64), at, unread, costly, n - at)
         (prices,) = controller.plan([wish])
         proposals, levels = asked(sources, prices, at)
-        draft_s = {name: sources[name].pass_s * n or sources[name].ask_s for name, n in levels.items()}
+        draft_s = {
+            name: sources[name].pass_s * (n + unread[name] / 5) or sources[name].ask_s for name, n in levels.items()
+        }
+        unread = {name: 0 if name in levels else n for name, n in unread.items()}
         tree = controller.choose([wish], [proposals])[0] if proposals else TokenTree.root(text[at])
         wall = (curve(len(tree)) + len(tree) * read * (before + at)) * rng.lognormvariate(0, noise)
         wall += change * (len(tree) != rows)
@@ -153,7 +160,7 @@ def run(
         tokens = walked(tree, text, at)
         step = wall + sum(draft_s.values()) + host
         controller.observe(
-            PassRecord(len(tree), before + at, wall, wall, draft_s, step), [Walk(0, proposals, tree, tokens)]
+            PassRecord(len(tree), before + at, wall, wall, draft_s, step), [Walk(seq, proposals, tree, tokens)]
         )
         steps.append((step, len(tokens)))
         at += len(tokens)

@@ -343,5 +343,32 @@ def test_trials_leave_most_of_what_was_won() -> None:
     won = 128.0  # over a span of 256 tokens
     assert not ledger.affords(0.5 * won)
     while ledger.affords(4.0):
+        ledger.tries()
         ledger.add(0, 4.0, 0.0)
     assert -ledger.loss * 256 == pytest.approx(4 * (4.0 - 0.01 * 256), abs=4.0)
+
+
+def test_what_trials_may_cost_adds_up_until_one_is_made() -> None:
+    ledger = Ledger()
+    for _ in range(2000):
+        ledger.add(1, 1.0, 1.0)
+    assert ledger.affords(19.0)
+    assert not ledger.affords(21.0)
+    ledger.tries()
+    assert not ledger.affords(3.0)
+
+
+def test_bad_luck_in_one_conversation_is_forgotten_in_those_that_follow() -> None:
+    """Their answers are short, and a trial reads a prompt: it is made when a hundredth of the time pays for it."""
+    controller, curve = AutoController(CostCurve({1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0})), CURVES["F16"]
+    run(controller, {"draft": source([0.0] * N, 1, pass_s=0.25, honest=False)}, curve, 256, spec=AUTO)
+    asks, seconds = [], []
+    for seq in range(1, 61):
+        draft = Counting(source([0.97] * N, seq, pass_s=0.25))
+        seconds.append(run(controller, {"draft": draft}, curve, 64, spec=AUTO, seq=seq, lag=200).seconds)
+        asks.append(draft.asks)
+    first = next(i for i, n in enumerate(asks) if n)
+    assert all(asks[first:])
+    plain = 64 * plainly("F16") / N
+    assert sum(seconds[: first + 1]) < 1.02 * plain * (first + 1)
+    assert sum(seconds[first + 1 :]) < 0.8 * plain * len(seconds[first + 1 :])
