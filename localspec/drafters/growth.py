@@ -55,7 +55,6 @@ class Growth:
         self._frontier = [0]  # guesses whose rows come with the next pass
         self._next: list[int] = []  # those that could come with the one after
         self._done = 0  # decoded nodes of earlier passes
-        self._followed: list[int | None] = [0]  # guesses that a model has read by itself, in its order
 
     @property
     def promise(self) -> float:
@@ -96,21 +95,28 @@ class Growth:
         leaves_out = limits.p_min > 0 or price.row_s > 0
         return Extent(self._depth if leaves_out else min(self._depth, most), limits.width, limits.p_min)
 
-    def follow(self, level: Level) -> None:
-        """As `take`, where a model grows the tree by itself: what it has read on is settled. It knew nothing of the
-        price, which may want less."""
+    def follow(self, levels: Sequence[Level]) -> None:
+        """Takes the levels that a model has grown by itself, as `take` does those of passes. They are there, whatever a
+        pass costs: what is left out are guesses that are not worth a row, and what stands behind them."""
         self._done = self._n_unread
-        width, fresh = self.ask.price.limits.width, dict[int, int]()
-        columns = level.tokens.shape[1]
-        for row, (node, tokens, scores) in enumerate(zip(self._followed, level.tokens, level.scores, strict=False)):
+        read: list[int | None] = [0]
+        for level in levels:
+            fresh = self._taken(level, read)
+            read = [fresh.get(place) for place in level.onward[: self.ask.price.limits.width].tolist()]
+            if not self._may_go_on([*fresh.values()]):
+                break
+
+    def _taken(self, level: Level, read: Sequence[int | None]) -> dict[int, int]:
+        """Guesses of a level that are worth their rows, by their places in it; ``read`` are those that it has read."""
+        width, columns = self.ask.price.limits.width, level.tokens.shape[1]
+        fresh: dict[int, int] = {}
+        for row, (node, tokens, scores) in enumerate(zip(read, level.tokens, level.scores, strict=False)):
             if node is not None:
                 require_finite(scores.item(0))
                 for rank, guess in enumerate(zip(tokens[:width].tolist(), scores[:width].tolist(), strict=True)):
                     for child in self._worthwhile(node, [guess]):
                         fresh[row * columns + rank] = self._add(node, *child)
-        self._followed = [fresh.get(place) for place in level.onward[:width].tolist()]
-        there = [node for node in self._followed if node is not None]
-        self._next = there if self._may_go_on([*fresh.values()]) else []
+        return fresh
 
     def go_on(self) -> None:
         """Another pass is made."""
@@ -224,17 +230,13 @@ class Growth:
 def worth_a_pass(growths: Sequence[Growth]) -> list[Growth]:
     """Those that go on by another pass, which is one for all of them: while together they promise more than it costs.
     A tree that is deeper than the others ends where its own promise does not carry the pass alone."""
-    able = promising(growths)
+    able = [growth for growth in growths if growth.promise > 0]
+    promise = sum([growth.promise for growth in able])
+    if not any(growth.ask.price.pass_pays(promise) for growth in able):
+        return []
     for growth in able:
         growth.go_on()
     return able
-
-
-def promising(growths: Sequence[Growth]) -> list[Growth]:
-    """`worth_a_pass`, of trees that others let go on."""
-    able = [growth for growth in growths if growth.promise > 0]
-    promise = sum([growth.promise for growth in able])
-    return able if any(growth.ask.price.pass_pays(promise) for growth in able) else []
 
 
 def without(law: Law, barred: frozenset[int]) -> Law:

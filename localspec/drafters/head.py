@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import CARRIED, Extent, Head, Rows, Work
 from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
-from localspec.drafters.growth import Growth, promising
+from localspec.drafters.growth import Growth
 from localspec.drafters.translation import Translation
 from localspec.drafters.waiting import Waiting
 from localspec.spec.tree import TokenTree
@@ -134,8 +134,8 @@ class HeadModel(DraftModel):
         super()._grow([growth for growth in growths if growth not in by_itself])
 
     def _grown_by_itself(self, extents: Mapping[Growth, Extent]) -> bool:
-        """Whether the head has grown these trees in one go. It goes as deep as limits allow: whether the price stops a
-        tree sooner depends on its guesses, and of those that did not pay none is taken."""
+        """Whether the head has grown these trees in one go. It goes as deep as limits allow: whether another pass pays
+        shows in the guesses of the one before, which nobody looks at meanwhile."""
         if self._head.grow is None or not self._guesses_all or not extents:
             return False
         work = [growth.work(self._lanes[growth.ask.seq]) for growth in extents]
@@ -143,12 +143,8 @@ class HeadModel(DraftModel):
         if found is None:
             return False
         self._growing.update((growth.ask.seq, growth) for growth in extents)
-        levels = dict(zip(extents, map(iter, found), strict=True))
-        active = [*extents]
-        while active:
-            for growth in active:
-                growth.follow(next(levels[growth]))
-            active = promising(active)
+        for growth, levels in zip(extents, found, strict=True):
+            growth.follow(levels)
         return True
 
     def truncate(self, seq: int, n: int) -> None:

@@ -236,18 +236,59 @@ def test_texts_come_and_go(seed: int, tmp_path: Path) -> None:
     assert sides.head._cells.free == sides.head._cells.room
 
 
-@pytest.mark.parametrize("pass_s", [0.1, 0.4, 2.0])
-@pytest.mark.parametrize("row_s", [0.0, 0.05])
-def test_a_price_that_stops_a_tree_sooner(pass_s: float, row_s: float, tmp_path: Path) -> None:
-    """Levels that would not have been grown are left out, as are guesses that are not worth a row."""
-    sides = Sides("eagle3", tmp_path, sequences=2)
-    for seq in (1, 2):
-        sides.open(seq, 5)
-    for limits in (Limits(6, 40, 4), Limits(5, 9, 3)):
-        for belief in (None, lambda score: score**0.7):
-            price = Price(limits, row_s, pass_s, belief=belief)
-            for seq, draft in zip((1, 2), sides.drafts({1: price, 2: replace(price, pass_s=pass_s / 2)}), strict=True):
+@pytest.mark.parametrize("name", ["eagle", "eagle3"])
+def test_each_is_as_wide_and_as_deep_as_it_wants(name: str, tmp_path: Path) -> None:
+    """In a run that is as wide and deep as another wants it."""
+    sides = Sides(name, tmp_path, sequences=3)
+    for seq in (1, 2, 3):
+        sides.open(seq, 4)
+    limits = {1: Limits(5, 99, 2), 2: Limits(4, 99, 7), 3: Limits(4, 99, 3)}
+    with counted((loop_module.Loop, "grow")) as calls:
+        for _ in range(6):
+            drafts = sides.drafts({seq: Price(one, 0.0) for seq, one in limits.items()})
+            for seq, draft in zip(limits, drafts, strict=True):
                 sides.step(seq, draft.tree)
+    assert len(calls) == 6
+
+
+def test_a_fork_of_a_text_that_was_cut(tmp_path: Path) -> None:
+    """The state at the cut is gone, and the fork gets it again, too."""
+    sides = Sides("eagle3", tmp_path, sequences=2)
+    sides.open(1, 9)
+    price = Price(Limits(3, 8, 3), 0.0)
+    (draft,) = sides.drafts({1: price})
+    sides.step(1, draft.tree)
+    sides.texts[1] = sides.texts[1][:6]
+    for one in sides.both:
+        one.truncate(1, 5)
+    sides.fork(1, 2, 5)
+    sides.mend(1)
+    sides.drafts({1: price, 2: price})
+
+
+@pytest.mark.parametrize("belief", [None, lambda score: score**0.7])
+@pytest.mark.parametrize("row_s", [0.0, 0.02, 0.2])
+def test_guesses_that_are_not_worth_a_row_are_left_out(
+    row_s: float, belief: Callable[[float], float] | None, tmp_path: Path
+) -> None:
+    sides = Sides("eagle3", tmp_path)
+    sides.open(1, 5)
+    for limits in (Limits(6, 40, 4), Limits(5, 9, 3)) * 2:
+        (draft,) = sides.drafts({1: Price(limits, row_s, belief=belief)})
+        sides.step(1, draft.tree)
+
+
+def test_what_was_grown_is_there_whatever_a_pass_costs(tmp_path: Path) -> None:
+    """The host would have stopped; to throw guesses away now would bring nothing back."""
+    sides = Sides("eagle3", tmp_path)
+    sides.open(1, 5)
+    price = Price(Limits(4, 12, 3), pass_s=9.0)
+    ours, theirs = (
+        one.propose([Ask(1, sides.texts[1], paid, STATE)])[0].tree
+        for one, paid in zip(sides.both, (price, replace(price, pass_s=0.0)), strict=True)
+    )
+    check_alike(ours, theirs)
+    assert max(sides.theirs.propose([Ask(1, sides.texts[1], price, STATE)])[0].tree.depths) == 1
 
 
 # -- what it leaves in its cache
@@ -310,13 +351,26 @@ def test_nothing_stays_of_a_run_that_failed_and_what_does_not_fit_changes_nothin
     assert head._cells.free == 20
     for extent in (Extent(17, 1), Extent(5, 4), Extent(1, N + 1)):
         assert head.grow(work, [extent]) is None
-    long = [Work(seq, TokenTree.chain(range(MAX_NODES)), states=states)]
-    assert head.grow(long, [Extent(2, 1)]) is None
     assert head._cells.free == 20
     grown(head, work, [Extent(16, 1)])
     assert head._cells.free == 0
     head.commit(seq, range(5))
     assert head._cells.free == 15
+
+
+def test_more_rows_than_a_pass_or_a_mask_has_do_not_fit(tmp_path: Path) -> None:
+    head = head_of("eagle", tmp_path, buckets=True, n_ctx=100, sequences=2)
+    assert head.grow is not None
+    seqs = head.open(), head.open()
+    for lengths, depth in (((MAX_NODES,), 2), ((40,), 26), ((40, 25), 2)):
+        work = [
+            Work(seq, TokenTree.chain(range(n)), states=np.zeros((n, 64), np.float32))
+            for seq, n in zip(seqs, lengths, strict=False)
+        ]
+        extents = [Extent(depth, 1) for _ in work]
+        assert head.grow(work, extents) is None
+        work[-1] = replace(work[-1], tree=TokenTree.chain(range(24)), states=np.zeros((24, 64), np.float32))
+        assert len(grown(head, work, extents)[0]) == depth
 
 
 def test_trees_that_differ_too_much_are_the_hosts(tmp_path: Path) -> None:

@@ -142,11 +142,10 @@ class Loop:
         return scores.view(texts, nodes, width), tokens.view(texts, nodes, width)
 
     def _sums(self, level: _Nodes, scores: Tensor) -> Tensor:
-        """Of each guess the logarithm of the chance that it is reached; -inf: beyond what its text wants."""
-        texts, _, width = scores.shape
-        widths, least = self._bounds[:, :texts, None, None]
-        ranks = torch.arange(width, device=scores.device)
-        return torch.where((ranks < widths) & (scores >= least), level.reach[:, :, None] + scores, -torch.inf)
+        """Of each guess the logarithm of the chance that it is reached; -inf: less likely than its text wants. That
+        there may be more behind a node than its text wants does not matter: those that it wants come before them."""
+        least = self._bounds[1, : len(scores), None, None]
+        return torch.where(scores >= least, level.reach[:, :, None] + scores, -torch.inf)
 
     def _next(self, feed: Feed, level: _Nodes, tokens: Tensor, sums: Tensor, onward: Tensor, number: int) -> _Nodes:
         """Reads the guesses ``onward`` ``[texts, width]`` behind a level."""
