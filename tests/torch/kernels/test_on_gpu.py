@@ -27,8 +27,8 @@ from scripts.gpu_model import FORMS, SHAPES, Decoder, random_matrix, random_tree
 from tests.support.gguf_decoders import TinyDecoder
 from tests.torch.kernels.support import error, generator
 from tests.torch.kernels.test_tree_attention import CASES, Case, forest_of, tensors
+from tests.torch.loops import grown, head_of
 from tests.torch.support import TOKENIZER, N
-from tests.torch.test_loop import grown, head_of
 
 pytestmark = [
     pytest.mark.gpu,
