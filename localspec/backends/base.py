@@ -7,7 +7,7 @@ level by level through the same call, so target and draft model speak one protoc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,7 +57,8 @@ class Work:
     The first ``done`` nodes of ``tree`` were computed by earlier passes over the same, still uncommitted tree;
     the others are computed now. Logits are asked for from node ``rows_from`` on (``len(tree)`` = none, as for a
     prompt), hidden states of ``features`` for every node computed now. ``states`` are what a head reads beside each
-    of these, ``[nodes computed now, width]``; nothing for other models.
+    of these, ``[nodes computed now, width]``; in their place a head with `Head.grow` takes ``raw`` features, of which
+    its ``encode`` would make them. Other models read neither.
     """
 
     seq: int
@@ -66,6 +67,7 @@ class Work:
     rows_from: int = 0
     features: tuple[int, ...] = ()
     states: NDArray[np.float32] | None = None
+    raw: Mapping[int, NDArray[np.float32]] | None = None
 
     @classmethod
     def prompt(
@@ -182,10 +184,54 @@ class Head(Target, Protocol):
         """How many tokens it can guess one after the other; ``None``: any number."""
         ...
 
+    @property
+    def grow(self) -> Grow | None:
+        """Grows trees by itself, without a look from here between their levels; ``None``: it cannot.
+
+        It is given what ``forward`` is given for the first level, chains that nothing of was computed before, and how
+        far each tree shall grow behind its last node. At each level those guesses are read on that are the likeliest to
+        be reached, by the product of the probabilities on their path (EAGLE-2, arXiv 2406.16858); of equals those that
+        come first. A text has its levels, those beyond its own depth too, where others go deeper.
+
+        Then each sequence holds, until ``commit``, its chain and behind it the nodes that were read, in the order of
+        ``onward``. ``None`` is given where trees do not fit: nothing has changed then. Raises as ``forward``."""
+        ...
+
     def encode(self, seq: int, features: Mapping[int, NDArray[np.float32]]) -> NDArray[np.float32]:
         """States ``[n, width]`` of n tokens from the target's ``features`` of them, ``[n, target's width]`` a layer.
         The sequence has no uncommitted tree."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far a tree shall grow: so many levels of guesses, of which ``width`` a level are read on, and as many are
+    guessed behind each node; none whose probability is below ``p_min``."""
+
+    depth: int
+    width: int
+    p_min: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a tree that a head grew by itself.
+
+    Args:
+        tokens: ``[nodes, n]``, the guesses behind each node that was read, the likeliest first; at least as many as the
+            text's `Extent` wants, and those beyond count for nothing.
+        scores: float32, as ``tokens``: their probabilities, each given its parent.
+        onward: places in the flattened ``tokens`` of those guesses that the next level has read, the likeliest to be
+            reached first: as many as ``tokens`` has columns, of which the first ``width`` count. Empty in the last.
+    """
+
+    tokens: NDArray[np.int32]
+    scores: NDArray[np.float32]
+    onward: NDArray[np.int32]
+
+
+#: As `Head.grow` says.
+Grow = Callable[[Sequence[Work], Sequence[Extent]], "list[list[Level]] | None"]
 
 
 class BlockDrafter(Target, Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import CARRIED, Head, Row, Rows, TargetCaps, Work
+from localspec.backends.base import CARRIED, Grow, Head, Row, Rows, TargetCaps, Work
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Vocab
@@ -50,6 +50,8 @@ class _Growing:
 class ChainedHead:
     """Heads of one kind on one target as a `Head`. One level of all trees has ``level_rows`` nodes at most, for which
     the others keep room."""
+
+    grow: Grow | None = None
 
     def __init__(self, heads: Sequence[Head], level_rows: int) -> None:
         self._heads = heads

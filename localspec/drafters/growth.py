@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from localspec.backends.base import Row, Rows, Work
+from localspec.backends.base import Extent, Level, Row, Rows, Work
 from localspec.drafters.base import Ask, Draft
 from localspec.drafters.translation import Translation
 from localspec.sampling import Law
+from localspec.sampling.filters import require_finite
 from localspec.spec.tree import TokenTree
 from localspec.vocab import Pairing
 
@@ -74,8 +75,48 @@ class Growth:
                 fresh.append(self._add(node, token, score, reach))
         limits = self.ask.price.limits
         self._next = []
-        if fresh and self._depths[fresh[0]] < self._depth and len(self._tokens) - 1 < limits.nodes * limits.width:
+        if self._may_go_on(fresh):
             self._next = sorted(fresh, key=lambda node: (-self._reach[node], node))[: limits.width]
+
+    def _may_go_on(self, fresh: Sequence[int]) -> bool:
+        """Whether the limits leave anything to another level, behind ``fresh`` guesses."""
+        limits = self.ask.price.limits
+        deeper = bool(fresh) and self._depths[fresh[0]] < self._depth
+        return deeper and len(self._tokens) - 1 < limits.nodes * limits.width
+
+    @property
+    def extent(self) -> Extent | None:
+        """How far a model is to grow the tree by itself; ``None``: guesses are not what it would choose."""
+        price, limits = self.ask.price, self.ask.price.limits
+        if not self.ask.state.likeliest:
+            return None
+        # So many levels hold all guesses that there may be, if none is left out.
+        most = 1 - (1 - limits.nodes) // limits.width
+        leaves_out = limits.p_min > 0 or price.row_s > 0
+        return Extent(self._depth if leaves_out else min(self._depth, most), limits.width, limits.p_min)
+
+    def follow(self, levels: Sequence[Level]) -> None:
+        """Takes the levels that a model has grown by itself, as `take` does those of passes. They are there, whatever a
+        pass costs: what is left out are guesses that are not worth a row, and what stands behind them."""
+        self._done = self._n_unread
+        read: list[int | None] = [0]
+        for level in levels:
+            fresh = self._taken(level, read)
+            read = [fresh.get(place) for place in level.onward[: self.ask.price.limits.width].tolist()]
+            if not self._may_go_on([*fresh.values()]):
+                break
+
+    def _taken(self, level: Level, read: Sequence[int | None]) -> dict[int, int]:
+        """Guesses of a level that are worth their rows, by their places in it; ``read`` are those that it has read."""
+        width, columns = self.ask.price.limits.width, level.tokens.shape[1]
+        fresh: dict[int, int] = {}
+        for row, (node, tokens, scores) in enumerate(zip(read, level.tokens, level.scores, strict=False)):
+            if node is not None:
+                require_finite(scores.item(0))
+                for rank, guess in enumerate(zip(tokens[:width].tolist(), scores[:width].tolist(), strict=True)):
+                    for child in self._worthwhile(node, [guess]):
+                        fresh[row * columns + rank] = self._add(node, *child)
+        return fresh
 
     def go_on(self) -> None:
         """Another pass is made."""
@@ -106,12 +147,17 @@ class Growth:
         price, reach = self.ask.price, self._reach[node]
         if self._draws:
             return [(token, score, reach * price.believed(score)) for token, score in self._drawn_children(node, row)]
-        limits, pairing = price.limits, self._pairing
+        pairing = self._pairing
+        guesses = self._states[node].guesses(pairing.row(row), price.limits.width, allowed=pairing.common)
+        return self._worthwhile(node, self._scored(node, guesses))
+
+    def _worthwhile(self, node: int, guesses: Sequence[tuple[int, float]]) -> list[tuple[int, float, float]]:
+        """Those of the ``guesses`` behind ``node`` that are worth their rows, as `_children`."""
+        price, reach = self.ask.price, self._reach[node]
         children = []
-        guesses = self._states[node].guesses(pairing.row(row), limits.width, allowed=pairing.common)
-        for token, score in self._scored(node, guesses):
+        for token, score in guesses:
             believed = reach * price.believed(score)
-            if score >= limits.p_min and price.pays(believed) and pairing.draft_id(token) is not None:
+            if score >= price.limits.p_min and price.pays(believed) and self._pairing.draft_id(token) is not None:
                 children.append((token, score, believed))
         return children
 

@@ -13,13 +13,13 @@ first in each tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import CARRIED, Head, Rows, Work
+from localspec.backends.base import CARRIED, Extent, Head, Rows, Work
 from localspec.drafters.base import Ask, Features
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.growth import Growth
@@ -41,6 +41,7 @@ class HeadModel(DraftModel):
         super().__init__(head, pairing)
         self.name = name
         self._head = head
+        self._guesses_all = not pairing.barred and pairing.common == head.vocab.n_tokens
         self.needs = head.layers
         self._unread: dict[int, list[States]] = {}  # states of the text from the end of the cache on
         self._waiting: dict[int, Waiting] = {}  # to be encoded: what comes behind them
@@ -52,8 +53,8 @@ class HeadModel(DraftModel):
     def fork(self, seq: int, new: int, n: int) -> None:
         read = self._model.n_past(self._lanes[seq])
         super().fork(seq, new, max(n - 1, 0))
-        states = self._states(seq)[: max(n - read, 0)]
-        self._unread[new], self._waiting[new] = [states] if read < n else [], Waiting(self.needs)
+        self._waiting[new] = Waiting(self.needs)
+        self._leave(new, self._states(seq)[: max(n - read, 0)])
 
     def close(self, seq: int) -> None:
         super().close(seq)
@@ -93,10 +94,22 @@ class HeadModel(DraftModel):
             unread[:] = [np.concatenate(unread)]
         return unread[0] if unread else np.empty((0, 0), np.float32)
 
+    def _leave(self, seq: int, states: States) -> None:
+        """Only these were not read yet."""
+        self._unread[seq] = [states] if len(states) else []
+
+    def _is_raw(self, seq: int) -> bool:
+        """Whether what was not read yet can stay as the target gave it: a head that grows trees by itself encodes what
+        it reads."""
+        return self._head.grow is not None and not self._unread[seq]
+
     def _keep(self, seq: int, path: Sequence[int]) -> None:
         """Of the uncommitted tree, ``path`` stays: as many unread states were read."""
         self._model.commit(self._lanes[seq], path)
-        self._unread[seq] = [self._states(seq)[len(path) :]]
+        if self._unread[seq]:
+            self._leave(seq, self._states(seq)[len(path) :])
+        else:
+            self._waiting[seq].drop(len(path))
 
     def _text(self, ask: Ask) -> Sequence[int]:
         return ask.tokens[1:] if self._known(ask.seq) == len(ask.tokens) - 1 else ()
@@ -111,7 +124,28 @@ class HeadModel(DraftModel):
         self._keep(ask.seq, range(len(chunk)))
 
     def _growth(self, ask: Ask, unread: Sequence[int], depth: int, branches: int) -> Growth:
-        return Carrying(ask, unread, depth, self._pairing, self.name, branches, self._states(ask.seq))
+        seq = ask.seq
+        states = self._waiting[seq].whole if self._is_raw(seq) else self._states(seq)
+        return Carrying(ask, unread, depth, self._pairing, self.name, branches, states)
+
+    def _grow(self, growths: Sequence[Growth]) -> None:
+        extents = {growth: extent for growth in growths if (extent := growth.extent) is not None}
+        by_itself = extents if self._grown_by_itself(extents) else {}
+        super()._grow([growth for growth in growths if growth not in by_itself])
+
+    def _grown_by_itself(self, extents: Mapping[Growth, Extent]) -> bool:
+        """Whether the head has grown these trees in one go. It goes as deep as limits allow: whether another pass pays
+        shows in the guesses of the one before, which nobody looks at meanwhile."""
+        if self._head.grow is None or not self._guesses_all or not extents:
+            return False
+        work = [growth.work(self._lanes[growth.ask.seq]) for growth in extents]
+        found = self._head.grow(work, [*extents.values()])
+        if found is None:
+            return False
+        self._growing.update((growth.ask.seq, growth) for growth in extents)
+        for growth, levels in zip(extents, found, strict=True):
+            growth.follow(levels)
+        return True
 
     def truncate(self, seq: int, n: int) -> None:
         self._settle(seq)
@@ -122,14 +156,15 @@ class HeadModel(DraftModel):
             self._model.truncate(lane, max(n - 1, 0))
             self._unread[seq] = []
         elif not waiting:
-            self._unread[seq] = [self._states(seq)[: n - read]]
+            self._leave(seq, self._states(seq)[: n - read])
 
     def gap(self, seq: int, n_past: int) -> int:
         return max(n_past - self._known(seq), 0)
 
 
 class Carrying(Growth):
-    """A tree whose nodes are read with the states behind their parents; ``states`` are those of the unread text."""
+    """A tree whose nodes are read with the states behind their parents; ``states`` are those of the unread text, or the
+    features that they are made of."""
 
     def __init__(
         self,
@@ -139,16 +174,19 @@ class Carrying(Growth):
         pairing: Pairing | Translation,
         source: str,
         branches: int,
-        states: States,
+        states: States | Features,
     ) -> None:
         super().__init__(ask, unread, depth, pairing, source, branches)
         self._text_states = states
-        self._carried = np.empty((0, states.shape[1]), np.float32)  # behind each decoded node
+        self._carried: list[States] = []  # behind each decoded node
 
     def work(self, lane: int) -> Work:
         work = super().work(lane)
-        return replace(work, states=self._carried[self._cache_parents[work.done :]] if work.done else self._text_states)
+        if work.done:
+            return replace(work, states=np.concatenate(self._carried)[self._cache_parents[work.done :]])
+        states = self._text_states
+        return replace(work, raw=states) if isinstance(states, Mapping) else replace(work, states=states)
 
     def take(self, rows: Rows) -> None:
-        self._carried = np.concatenate([self._carried, rows.features[CARRIED]])
+        self._carried.append(rows.features[CARRIED].copy())
         super().take(rows)

@@ -58,6 +58,12 @@ class Waiting:
         """All rows, views: gone with the next that are added."""
         return {layer: room[: self._rows] for layer, room in self._room.items()}
 
+    def drop(self, rows: int) -> None:
+        """The first so many are taken in."""
+        for room in self._room.values():
+            room[: self._rows - rows] = room[rows : self._rows]
+        self._rows -= rows
+
     def cut(self, rows: int) -> None:
         """Only the first so many still stand."""
         self._rows = min(rows, self._rows)

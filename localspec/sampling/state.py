@@ -206,6 +206,11 @@ class SamplerState:
         filters.require_finite(peak)
         return True
 
+    @property
+    def likeliest(self) -> bool:
+        """Whether ``guesses`` are the likeliest tokens of any row, as it is, at this position and all later ones."""
+        return self.plan.as_is and self.grammar is None and not self._bans_ends
+
     def noise(self, ids: NDArray[np.int32] | Sequence[int]) -> NDArray[np.float64]:
         """The Gumbel noise that ``draw`` uses for ``ids`` at this position."""
         return gumbel(self.seed, Stream.TARGET, self.index, ids)

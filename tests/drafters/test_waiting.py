@@ -35,6 +35,20 @@ def test_what_no_longer_stands_is_cut_off() -> None:
     assert not waiting
 
 
+def test_what_is_taken_in_from_the_front_is_dropped() -> None:
+    waiting = Waiting((0, 2))
+    states = np.arange(5, dtype=np.float32)[:, None]
+    waiting.take({0: states, 2: states + 10}, range(5), 0)
+    waiting.drop(2)
+    waiting.take({0: states, 2: states + 10}, (0,), 0)
+    assert {layer: rows.ravel().tolist() for layer, rows in waiting.whole.items()} == {
+        0: [2, 3, 4, 0],
+        2: [12, 13, 14, 10],
+    }
+    waiting.drop(4)
+    assert not waiting
+
+
 def test_what_the_target_writes_over_is_kept() -> None:
     states = np.ones((1, 3), np.float32)
     waiting = Waiting((0,))

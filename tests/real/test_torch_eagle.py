@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ pytest.importorskip("torch", reason="needs the extra 'torch'")
 from localspec import torch_drafters
 from localspec.backends.base import NORMED, Work
 from localspec.backends.llamacpp import LlamaTarget
+from localspec.backends.torch.head import TorchHead
 from localspec.backends.torch.tensors import EMBEDDING, UNEMBEDDING, gguf_tensor
 from localspec.control import Limits, Price
 from localspec.drafters.base import Ask
@@ -96,10 +98,14 @@ def test_guesses_are_those_of_the_weights_and_the_targets_states(folder: Path, k
         assert set(tree.children[node]) <= best
 
 
-@pytest.fixture(scope="module", params=HEADS)
+@pytest.fixture(scope="module", params=[(kind, filled) for kind in HEADS for filled in (False, True)], ids=str)
 def loaded(request: pytest.FixtureRequest, folder: Path) -> Iterator[Engine]:
-    with engine(folder, request.param, sequences=2) as one:
-        yield one
+    """The head as it is on the CPU, and as on a card, where it grows its trees by itself."""
+    kind, filled = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TorchHead, "__init__", partialmethod(TorchHead.__init__, buckets=filled))
+        with engine(folder, kind, sequences=2) as one:
+            yield one
 
 
 @pytest.mark.parametrize("spec", [CHAIN, TREE], ids=["chain", "tree"])

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import CARRIED, Rows, Work
+from localspec.backends.base import CARRIED, Grow, Rows, Work
 from localspec.backends.llamacpp.batch import Batch
 from localspec.backends.llamacpp.context import LlamaContext
 from localspec.backends.llamacpp.model import LlamaModel
@@ -35,6 +35,7 @@ class LlamaHead(LlamaTarget):
     """
 
     deepest: int | None = None
+    grow: Grow | None = None
 
     def __init__(
         self,

@@ -95,6 +95,10 @@ class Text:
         self.table = np.concatenate((self.table, self.cells.take(len(tree) - done)))
         self.sees = ancestors(tree, done, self.sees)
 
+    def spare(self, n: int) -> None:
+        """Takes ``n`` cells more, for nodes behind the tree that are yet to be known. The next thing is a commit."""
+        self.table = np.concatenate((self.table, self.cells.take(n)))
+
     def commit(self, path: Sequence[int]) -> None:
         """Of the tree only the nodes of ``path`` stay."""
         nodes, kept = self.table[self.n :], np.array(path, np.int64)
@@ -181,14 +185,15 @@ class View:
 
 
 class Part:
-    """One text's rows of a pass: ``rows`` among all of them, at the positions ``places``, into the cells ``new``."""
+    """One text's rows of a pass: ``rows`` among all of them, at the positions ``places``, into the cells ``new``. Cells
+    that are spare end its ``table``."""
 
     def __init__(self, text: Text, tree: TokenTree, done: int, rows: slice) -> None:
         self.rows, self._device = rows, text.cells.device
         self.table, self.n, self.done, self._sees = text.table, text.n, done, text.sees[done:]
         self._nodes = np.array(tree.depths) + text.n
         self.places = self._nodes[done:]
-        self.new = text.table[text.n + done :]
+        self.new = text.table[text.n + done : text.n + len(tree)]
         self._views: dict[int, View] = {}
 
     @property
@@ -214,7 +219,7 @@ class Part:
         text = behind < window if window else np.ones_like(behind, bool)
         sees = np.concatenate((text, self.sees(window)), axis=1)
         mask = None if sees.all() else torch.from_numpy(sees).to(self._device)
-        return View(_index(self.table[first:], self._device), mask)
+        return View(_index(self.table[first : self.n + self.nodes], self._device), mask)
 
 
 def _index(cells: Table, device: torch.device) -> slice | Tensor:

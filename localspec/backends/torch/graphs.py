@@ -3,15 +3,16 @@ passes, computed one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from localspec.backends.torch.attention import Past
 from localspec.backends.torch.cells import Cells, Pass
-from localspec.backends.torch.inputs import Inputs
+from localspec.backends.torch.inputs import Feed, Inputs
 from localspec.backends.torch.kernels.dispatch import Ops
 from localspec.backends.torch.kernels.tree_attention import MAX_NODES
 from localspec.backends.torch.llama import Read
@@ -19,8 +20,8 @@ from localspec.backends.torch.llama import Read
 V = TypeVar("V")
 #: Rows that passes are filled up to.
 BUCKETS = (1, 8, 16, 24, 32, 48, MAX_NODES)
-#: Rows, texts, and layers whose input is kept.
-_Size = tuple[int, int, frozenset[int]]
+#: Rows, texts, and what is computed of them.
+_Size = tuple[int, int, Hashable]
 
 
 class Reader(Protocol):
@@ -54,13 +55,13 @@ class Graphs:
         texts: int,
         *,
         buckets: Sequence[int] = BUCKETS,
-        capture: Callable[[Callable[[], Read]], Callable[[], Read]] | None = None,
+        capture: Callable[[Callable[[], Any]], Callable[[], Any]] | None = None,
     ) -> None:
         self._model, self._texts, self._buckets = model, texts, buckets
         self._inputs = Inputs(cells, texts, max(buckets))
         on_card = cells.device.type == "cuda" and not model.ops.waits
         self._capture = capture or (Capture() if on_card else _uncaptured)
-        self._runs: dict[_Size, Callable[[], Read]] = {}
+        self._runs: dict[_Size, Callable[[], Any]] = {}
 
     def takes(self, past: Pass) -> bool:
         """Longer passes are read without."""
@@ -74,15 +75,23 @@ class Graphs:
 
     def ready(self, tokens: Sequence[int], layers: Collection[int], past: Pass) -> Callable[[], Read]:
         """`read`, with all that it reads in its place."""
+        return self.run(tokens, past, frozenset(layers), partial(self._read, layers))
+
+    def run(self, tokens: Sequence[int], past: Pass, what: Hashable, compute: Callable[[Feed], V]) -> Callable[[], V]:
+        """What ``compute`` makes of a pass, with all that this reads in its place. ``what`` names what is computed, and
+        with it the shape of whatever it reads beside."""
         self._inputs.fill(tokens, past)
         rows = next(size for size in self._buckets if size >= past.rows)
         texts = next(size for size in texts_of_passes(self._texts) if size >= len(past.parts))
-        size = rows, texts, frozenset(layers)
+        size = rows, texts, what
         if size not in self._runs:
-            self._runs[size] = self._captured(self._run_of(size))
+            self._runs[size] = self._captured(partial(compute, self._inputs.feed(rows, texts, self._model.ops)))
         return self._runs[size]
 
-    def _captured(self, run: Callable[[], Read]) -> Callable[[], Read]:
+    def _read(self, layers: Collection[int], feed: Feed) -> Read:
+        return self._model.read(feed.tokens, layers, feed)
+
+    def _captured(self, run: Callable[[], V]) -> Callable[[], V]:
         try:
             return self._capture(run)
         except torch.OutOfMemoryError:
@@ -93,18 +102,13 @@ class Graphs:
             self._capture = _uncaptured
             return run
 
-    def _run_of(self, size: _Size) -> Callable[[], Read]:
-        rows, texts, layers = size
-        feed = self._inputs.feed(rows, texts, self._model.ops)
-        return lambda: self._model.read(feed.tokens, layers, feed)
-
 
 def texts_of_passes(texts: int) -> list[int]:
     """How many texts passes are made for, of up to ``texts``: powers of two, and all."""
     return [*(2**n for n in range((texts - 1).bit_length())), texts]
 
 
-def _uncaptured(run: Callable[[], Read]) -> Callable[[], Read]:
+def _uncaptured(run: Callable[[], V]) -> Callable[[], V]:
     return run
 
 

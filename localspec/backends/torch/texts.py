@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ from localspec.backends.torch.place import Place, arrays
 from localspec.backends.torch.rows import Ids, Likeliest, Scores, TorchRows, Whole
 from localspec.errors import Cancelled, EngineError, OutOfMemory
 from localspec.vocab import Vocab
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,14 @@ class TorchTexts(ABC):
         return self._seqs[seq].n
 
     def forward(self, work: Sequence[Work]) -> list[Rows]:
+        return self._whole(work, lambda: self._pass(work, self._grown(work)))
+
+    def _whole(self, work: Sequence[Work], run: Callable[[], V]) -> V:
+        """What ``run`` gives; where it fails nothing of ``work`` stays."""
         try:
             self._check_stop()
             with torch.inference_mode():
-                return self._pass(work, self._grown(work))
+                return run()
         except torch.OutOfMemoryError:
             self._drop(work)
             raise OutOfMemory("the device has no room for a pass", hint=self._full[1]) from None
@@ -138,8 +145,8 @@ class TorchTexts(ABC):
             self._last = scores
         return scores, found[len(found) - len(states) :]
 
-    def _grown(self, work: Sequence[Work]) -> Pass:
-        """Room for the new nodes.
+    def _grown(self, work: Sequence[Work], spare: int = 0) -> Pass:
+        """Room for the new nodes, and for ``spare`` more of each text.
 
         Raises:
             OutOfMemory: there is none.
@@ -147,10 +154,11 @@ class TorchTexts(ABC):
         texts = [self._seqs[item.seq] for item in work]
         for text, item in zip(texts, work, strict=True):
             text.keep(item.done)
-        if sum(len(item.tree) - item.done for item in work) > self._cells.free:
+        if sum(len(item.tree) - item.done + spare for item in work) > self._cells.free:
             raise OutOfMemory(self._full[0], hint=self._full[1])
         for text, item in zip(texts, work, strict=True):
             text.grow(item.tree)
+            text.spare(spare)
         return Pass([(text, item.tree, item.done) for text, item in zip(texts, work, strict=True)], self._check_stop)
 
     def _check_stop(self) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import torch
 
-from localspec.backends.base import Work
+from localspec.backends.base import Extent, Work
 from localspec.backends.fake import FakeVocab
 from localspec.backends.torch.kernels.dispatch import PLAIN, TRITON
 from localspec.backends.torch.kernels.planes import KINDS, weights
@@ -27,6 +27,7 @@ from scripts.gpu_model import FORMS, SHAPES, Decoder, random_matrix, random_tree
 from tests.support.gguf_decoders import TinyDecoder
 from tests.torch.kernels.support import error, generator
 from tests.torch.kernels.test_tree_attention import CASES, Case, forest_of, tensors
+from tests.torch.loops import grown, head_of
 from tests.torch.support import TOKENIZER, N
 
 pytestmark = [
@@ -96,6 +97,30 @@ def test_experts_are_graphs(tmp_path: Path) -> None:
         for target in (ours, theirs):
             target.close(max(target._seqs))
     assert not ours.note
+
+
+@pytest.mark.parametrize("name", ["eagle", "eagle3"])
+def test_a_tree_that_is_grown_in_a_graph_is_the_one_without(name: str, tmp_path: Path) -> None:
+    """Behind texts of several lengths, so that graphs are used again."""
+    place = Place(torch.device("cuda"), torch.bfloat16)
+    ours, theirs = (head_of(name, tmp_path, ops=TRITON, place=place) for _ in range(2))
+    assert theirs._loop is not None
+    theirs._loop._graphs._capture = lambda run: run
+    assert not ours.try_out()
+    rng = np.random.default_rng(3)
+    seqs = ours.open(), theirs.open()
+    for n in (5, 1, 8, 3, 1):
+        states = rng.standard_normal((n, 64), np.float32)
+        found, wanted = (
+            grown(head, [Work(seq, TokenTree.chain(range(3, 3 + n)), states=states)], [Extent(4, 5)])[0]
+            for head, seq in zip((ours, theirs), seqs, strict=True)
+        )
+        for one, other in zip(found, wanted, strict=True):
+            assert np.array_equal(one.tokens, other.tokens)
+            assert np.array_equal(one.onward, other.onward)
+            assert np.allclose(one.scores, other.scores, rtol=BF16)
+        for head, seq in zip((ours, theirs), seqs, strict=True):
+            head.commit(seq, range(n))
 
 
 def test_the_likeliest_is_drawn_without_its_row() -> None:
