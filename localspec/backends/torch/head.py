@@ -22,6 +22,7 @@ from localspec.backends.torch.kernels.dispatch import PLAIN, Ops
 from localspec.backends.torch.kernels.rope_write import Turn
 from localspec.backends.torch.llama import Read
 from localspec.backends.torch.place import Place, array
+from localspec.backends.torch.places import Places
 from localspec.backends.torch.rope import cos_and_sin
 from localspec.backends.torch.rows import Ids
 from localspec.backends.torch.texts import Computed, TorchTexts
@@ -77,7 +78,7 @@ class TorchHead(TorchTexts):
         )
         # What it cannot score stays at -inf: later passes write over the others only.
         self._scores = np.full((rows, vocab.n_tokens) if ends.ids is not None else (0, 0), -np.inf, np.float32)
-        cells = Cells(weights.shape, n_ctx * sequences, place)
+        cells = Cells(weights.shape, n_ctx * sequences, Places.whole(place))
         full = f"the head's context of {n_ctx} tokens is full", "Raise -c."
         super().__init__(vocab, caps, cells, place, full, far=far)
         filled = not ops.waits if buckets is None else buckets

@@ -53,19 +53,28 @@ class Filled:
 
 
 def memory_plan(
-    shape: Shape, weights: int, *, n_ctx: int, rows: int, outputs: int, each: int = _FLOAT, filled: Filled | None = None
+    shape: Shape,
+    weights: int,
+    *,
+    n_ctx: int,
+    rows: int,
+    outputs: int,
+    each: int = _FLOAT,
+    filled: Filled | None = None,
+    layers: int | None = None,
 ) -> MemoryPlan:
     """That of a model whose weights take so many bytes, in numbers of ``each`` bytes, for passes of ``rows`` nodes, of
-    which ``outputs`` have logits."""
+    which ``outputs`` have logits; or of a part of it, with so many ``layers``."""
+    layers = shape.layers if layers is None else layers
     attended = (shape.heads + 2 * shape.kv_heads) * shape.each
-    cache = 2 * n_ctx * shape.layers * shape.kv_heads * shape.each
+    cache = 2 * n_ctx * layers * shape.kv_heads * shape.each
     # Of one layer at a time: its input and output, queries, keys and values before and behind RoPE, and what lies
     # between the two matrices.
     layer = rows * (3 * shape.width + 2 * attended + 3 * shape.inner)
     # Attention copies rows that do not lie in order, for all heads, and makes numbers of what each row sees.
     seen = 2 * n_ctx * shape.heads * shape.each + rows * n_ctx * 5 // 4
     scores = outputs * shape.n_vocab * (each + (_FLOAT if each != _FLOAT else 0))  # the host wants floats
-    passes = max(each * (layer + seen), scores)
+    passes = max(each * (layer + seen) if layers else 0, scores)
     if filled is None:
         return MemoryPlan(weights, each * cache, passes)
     inputs = input_bytes(filled.texts, max(BUCKETS), n_ctx)
