@@ -59,10 +59,10 @@ class Counting(Place):
 
     moved: list[tuple[int, ...]] = field(default_factory=list, compare=False)
 
-    def take(self, states: Tensor) -> Tensor:
-        assert states.dtype == torch.float32, "it comes from the other place"
-        self.moved.append(tuple(states.shape))
-        return Place.take(self, states)
+    def put(self, numbers: Tensor) -> Tensor:
+        assert numbers.dtype == torch.float32, "it comes from the other place, or from the file"
+        self.moved.append(tuple(numbers.shape))
+        return Place.put(self, numbers)
 
 
 def divided(path: Path, border: int, last: Place = CARD, **changes: Any) -> TorchLlama:
@@ -128,6 +128,7 @@ def test_states_move_once_a_pass(tmp_path: Path) -> None:
     path, place = MODELS["windows"].write(tmp_path / "tiny.gguf", TOKENIZER), Counting(dtype=torch.float64)
     target = target_of(divided(path, 2, place))
     seq = target.open()
+    place.moved.clear()
     for n in (1, 6, 17):
         target.forward([Work(seq, TokenTree.chain([token % N for token in range(n)]))])
     width = target.model.shape.width

@@ -139,7 +139,7 @@ class TorchLlama:
             behind = "output_norm" if is_last else f"blk.{layer + 1}.attn_norm"
             given = self._inner(block, read)
             if layer + 1 == self.places.border:
-                x = self.places.last.take(x + given)
+                x = self.places.last.put(x + given)
                 far, near = (one.to(x.device) for one in (far, near))
                 read = self._norm(behind, x)
             else:

@@ -74,7 +74,7 @@ def memory_plan(
     # Attention copies rows that do not lie in order, for all heads, and makes numbers of what each row sees.
     seen = 2 * n_ctx * shape.heads * shape.each + rows * n_ctx * 5 // 4
     scores = outputs * shape.n_vocab * (each + (_FLOAT if each != _FLOAT else 0))  # the host wants floats
-    passes = max(each * (layer + seen) if layers else 0, scores)
+    passes = max(each * (layer + seen), scores)
     if filled is None:
         return MemoryPlan(weights, each * cache, passes)
     inputs = input_bytes(filled.texts, max(BUCKETS), n_ctx)

@@ -40,24 +40,17 @@ class Place:
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
         """For the record of the load."""
-        return ("device", self.device.type), ("weights", self.numbers)
-
-    @property
-    def numbers(self) -> str:
-        """The type of weights, in short."""
-        return "bf16" if self.dtype == torch.bfloat16 else f"f{8 * self.dtype.itemsize}"
+        kind = "bf16" if self.dtype == torch.bfloat16 else f"f{8 * self.dtype.itemsize}"
+        return ("device", self.device.type), ("weights", kind)
 
     def warnings(self, options: ModelOptions, flag: str) -> tuple[str, ...]:
         """What was asked for by ``flag``, and is not."""
         ignored = bool(options.gpu_layers) and not self.card
         return (f"{flag} ignored: torch sees no CUDA device for {options.path.name}",) * ignored
 
-    def put(self, weights: Tensor) -> Tensor:
-        return weights.to(self.device, self.dtype)
-
-    def take(self, states: Tensor) -> Tensor:
-        """What was computed elsewhere."""
-        return states.to(self.device, self.dtype)
+    def put(self, numbers: Tensor) -> Tensor:
+        """Weights, or states that were computed elsewhere."""
+        return numbers.to(self.device, self.dtype)
 
     def pack(self, raw: Tensor, kind: str) -> Planes:
         """Planes of the bytes of a quantised matrix."""
