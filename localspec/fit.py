@@ -44,8 +44,8 @@ class Device:
 class Model:
     """``flag``: how its layers are asked for; ``sizes``: context → bytes by layer, in the order in which they are
     moved; ``buffers``: context → what its passes take of each device that it may use; these are ``on``, places among
-    all devices; ``read``: bytes of weights that a pass over a row reads; ``fixed``: how many layers the user wants
-    there."""
+    all devices; ``read``: bytes of weights that a pass over a row reads, and ``read_on_cpu`` there, if that is not the
+    same; ``fixed``: how many layers the user wants there."""
 
     flag: str
     sizes: Callable[[int], tuple[int, ...]]
@@ -53,6 +53,7 @@ class Model:
     read: int
     on: tuple[int, ...] = (0,)
     fixed: int | None = None
+    read_on_cpu: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -61,7 +62,8 @@ class Model:
 
     def part(self, n_ctx: int) -> Part:
         """With a cache for so many tokens."""
-        cpu, device = _seconds(self.read / CPU_READS, CPU_ROW), _seconds(self.read / DEVICE_READS, DEVICE_ROW)
+        here = self.read if self.read_on_cpu is None else self.read_on_cpu
+        cpu, device = _seconds(here / CPU_READS, CPU_ROW), _seconds(self.read / DEVICE_READS, DEVICE_ROW)
         return Part(self.sizes(n_ctx), cpu, device, self.on, self.fixed if self.on else 0)
 
 

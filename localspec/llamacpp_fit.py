@@ -6,7 +6,6 @@ Part of the composition root.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from localspec.backends.layers import Layers
 from localspec.backends.llamacpp import Native
@@ -14,26 +13,11 @@ from localspec.backends.llamacpp.devices import Device
 from localspec.backends.llamacpp.overrides import patterns
 from localspec.backends.options import ModelOptions
 from localspec.engine_options import EngineOptions, FitOptions
-from localspec.errors import UsageError
 from localspec.fit import Device as Free
-from localspec.fit import Fit, Model, Share, fit
+from localspec.fit import Model, fit
+from localspec.fit_options import Fitted, margins
 from localspec.hub.header import read_header
 from localspec.hub.shelf import parts
-
-MIB = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """The options to load with, and what was planned for target and draft model, if anything was."""
-
-    options: EngineOptions
-    plan: Fit | None = None
-
-    def share(self, role: str) -> Share | None:
-        """Of the ``target`` or the ``draft`` model."""
-        shares = {} if self.plan is None else dict(zip(("target", "draft"), self.plan.shares, strict=False))
-        return shares.get(role)
 
 
 def fitted(options: EngineOptions, native: Native, *, predictors: bool) -> Fitted:
@@ -62,11 +46,7 @@ def fitted(options: EngineOptions, native: Native, *, predictors: bool) -> Fitte
     ]
     trained = layers[0].context
     plan = fit(asked, free, options.n_ctx, trained, options.fit.n_ctx)
-    if plan is None:
-        return Fitted(options)
-    target, *others = [_with(one, share) for one, share in zip(models, plan.shares, strict=True)]
-    n_ctx = options.n_ctx if plan.n_ctx == trained else plan.n_ctx
-    return Fitted(replace(options, n_ctx=n_ctx, target=target, draft=others[0] if others else options.draft), plan)
+    return Fitted(options) if plan is None else Fitted.of(options, plan, trained, draft)
 
 
 def layer_sizes(model: ModelOptions, n_ctx: int) -> tuple[int, ...]:
@@ -105,17 +85,9 @@ def free_on(devices: Sequence[Device], wish: FitOptions, native: Native) -> list
     Raises:
         UsageError: margins for others than are there.
     """
-    margins = wish.margins
-    if len(margins) not in (1, len(devices)):
-        names = ", ".join(one.label for one in devices)
-        raise UsageError(
-            f"--fit-target has {len(margins)} margins for {len(devices)} devices ({names})",
-            hint="Give one for all, or one for each, in this order.",
-        )
-    each = margins if len(margins) == len(devices) else [*margins] * len(devices)
+    each = margins(wish, [one.label for one in devices])
     return [
-        Free(one.name, native.devices.memory(one.handle)[0], margin * MIB)
-        for one, margin in zip(devices, each, strict=True)
+        Free(one.name, native.devices.memory(one.handle)[0], margin) for one, margin in zip(devices, each, strict=True)
     ]
 
 
@@ -134,10 +106,3 @@ def _model(flag: str, model: ModelOptions, layers: Layers, on: Sequence[int], op
     given = model.gpu_layers
     fixed = None if given is None else count if given < 0 else min(given, count)
     return Model(flag, sizes, buffers, layers.read, tuple(on), fixed)
-
-
-def _with(model: ModelOptions, share: Share) -> ModelOptions:
-    """As planned; layers that were given stay as they were."""
-    layers = share.layers if model.gpu_layers is None else model.gpu_layers
-    several = len(share.each) > 1 and share.layers > 0
-    return replace(model, gpu_layers=layers, tensor_split=tuple(map(float, share.each)) if several else ())

@@ -10,7 +10,6 @@ from localspec.backends.llamacpp import LlamaModel, LlamaOptions, LlamaTarget, N
 from localspec.backends.options import CPU_ONLY, ModelOptions
 from localspec.drafter_making import Made, make_drafter
 from localspec.drafters.files import MTP, NORMED_TYPES, check_is_target
-from localspec.fit import unplanned
 from localspec.llamacpp_fit import fitted
 from localspec.loading_parts import LoadedTarget, Wish
 from localspec.torch_drafters import ForTarget
@@ -73,10 +72,8 @@ class InLlamacpp:
 
     def _checked(self, load: ModelLoad) -> ModelLoad:
         """Says where a model takes more of a device than was planned for it."""
-        share = self._fitted.share(load.role)
-        if share is not None:
-            for line in unplanned(load.role, share, load.placement):
-                self._wish.warn(line)
+        for line in self._fitted.unplanned(load):
+            self._wish.warn(line)
         return load
 
     def _model(self, model: ModelOptions, stage: str) -> LlamaModel:

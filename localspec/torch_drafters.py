@@ -59,9 +59,9 @@ def torch_drafter(
     require_torch(kind)
     _check_options(options)
     from localspec.backends.torch.checkpoint import read_checkpoint
-    from localspec.backends.torch.place import Place
+    from localspec.backends.torch.place import Gpu, Place
 
-    place = Place.of(options)
+    place = Place.of(options, Gpu.seen())
     if kind == MEDUSA:
         medusa = _medusa(folder, target, place, shape)
         return made_in_torch(medusa, options, place, ("tree", shape))
@@ -120,7 +120,7 @@ def _pard(checkpoint: Checkpoint, folder: Path, target: ForTarget, place: Place)
         raise ModelLoadError(f"its mask token is {mask!r}; it has {rows} tokens", hint="Download it again.")
     pairing = paired(folder, rows, target.vocab)
     n_ctx = min(target.n_ctx, model.n_ctx_train)
-    draft = TorchTarget(model, target.vocab, n_ctx=n_ctx, sequences=target.sequences, place=place)
+    draft = TorchTarget(model, target.vocab, n_ctx=n_ctx, sequences=target.sequences)
     return ParallelModel(draft, pairing, mask)
 
 

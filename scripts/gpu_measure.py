@@ -24,6 +24,7 @@ from localspec.backends.torch.kernels.dispatch import Ops
 from localspec.backends.torch.kernels.planes import Planes
 from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn
 from localspec.backends.torch.place import Place
+from localspec.backends.torch.places import Places
 from localspec.backends.torch.rope import cos_and_sin, turns
 from localspec.backends.torch.target import TorchTarget
 from scripts.gpu_model import TOP, Decoder, Weight, random_tree, side_by_side
@@ -151,7 +152,7 @@ def measure_steps(
     bench: Bench, decoder: Decoder, rows: tuple[int, ...], contexts: tuple[int, ...], room: int
 ) -> Iterator[Found]:
     """Of one text: one graph of each number of rows serves every context."""
-    cells = Cells(decoder.model.shape, room, bench.place)
+    cells = Cells(decoder.model.shape, room, Places.whole(bench.place))
     graphs = Graphs(decoder.model, cells, 1)
     for n in rows:
         for context in contexts:
@@ -164,7 +165,7 @@ def measure_target(bench: Bench, decoder: Decoder, rows: tuple[int, ...], contex
     """The torch target as the engine calls it: a pass ends when the scores of all its rows are in this machine's
     memory. The first is that of a prompt, in pieces."""
     model = decoder.model
-    target = TorchTarget(model, FakeVocab(model.shape.n_vocab), n_ctx=room, place=bench.place, buckets=True)
+    target = TorchTarget(model, FakeVocab(model.shape.n_vocab), n_ctx=room, buckets=True)
     seq = target.open()
     began = time.perf_counter()
     for start in range(0, context, CHUNK):
@@ -200,7 +201,7 @@ class Alone:
 
 def measure_kernels(bench: Bench, decoder: Decoder, rows: int, context: int, room: int) -> Iterator[Found]:
     """Times of one layer. Each kernel runs over all of them, so that no weight waits in a cache for it."""
-    cells = Cells(decoder.model.shape, room, bench.place)
+    cells = Cells(decoder.model.shape, room, Places.whole(bench.place))
     inputs = Inputs(cells, 1, rows)
     inputs.fill(*side_by_side(cells, 1, context, rows))
     feed = inputs.feed(rows, 1, bench.ops)
@@ -314,7 +315,7 @@ def measure_batch(bench: Bench, decoder: Decoder, head: Decoder, texts: int, con
 
 def _step(bench: Bench, decoder: Decoder, texts: int, nodes: int, context: int, room: int) -> tuple[float, float]:
     """Seconds of a step of a tree behind each text, and their floor."""
-    cells = Cells(decoder.model.shape, texts * room, bench.place)
+    cells = Cells(decoder.model.shape, texts * room, Places.whole(bench.place))
     graphs = Graphs(decoder.model, cells, texts, buckets=(texts * nodes,))
     took = bench.seconds(step(decoder, graphs, *side_by_side(cells, texts, context, nodes)), 3, 0.1)
     return took, step_floor(bench, decoder, texts, texts * nodes, context)

@@ -146,10 +146,19 @@ def test_paths_and_links_exist(page: Path) -> None:
     named = {
         span for span in spans(page) if re.fullmatch(r"(localspec|models|tui|scripts|tests|docs|\.ci)/[\w./-]*", span)
     }
-    linked = {target for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")) if "://" not in target}
+    linked = {target for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")) if "://" not in target}
     missing = {path for path in named if not (ROOT / path).exists()}
-    missing |= {path for path in linked if not (page.parent / path).exists()}
+    missing |= {target for target in linked if not leads_somewhere(page, *target.partition("#")[::2])}
     assert missing == set()
+
+
+def leads_somewhere(page: Path, path: str, anchor: str) -> bool:
+    """Whether a link on ``page`` names what is there, down to the heading. (GitHub makes anchors of headings so.)"""
+    target = page.parent / path if path else page
+    if not anchor:
+        return target.exists()
+    headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE) if target.is_file() else []
+    return anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_names_in_the_architecture_exist() -> None:

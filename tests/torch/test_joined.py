@@ -18,7 +18,9 @@ from localspec.backends.torch.joined import join
 from localspec.backends.torch.kernels.dispatch import PLAIN
 from localspec.backends.torch.kernels.planes import Planes
 from localspec.backends.torch.llama import TorchLlama
-from localspec.backends.torch.tensors import packed_bytes
+from localspec.backends.torch.place import Place
+from localspec.backends.torch.places import Places
+from localspec.backends.torch.tensors import weight_sizes
 from tests.support.gguf_decoders import Kind, TinyDecoder
 from tests.torch.kernels.support import error
 from tests.torch.support import TOKENIZER, N
@@ -57,7 +59,7 @@ def test_a_bias_that_one_lacks_is_zero(tmp_path: Path) -> None:
     for layer in range(2):
         del weights[f"blk.{layer}.attn_k.bias"]
     apart = TorchLlama(model.shape, dict(weights))
-    join(weights, 2)
+    join(weights, range(2))
     together = TorchLlama(model.shape, weights)
     assert error(together.read(TEXT).hidden, apart.read(TEXT).hidden) < 1e-6
 
@@ -84,7 +86,7 @@ def test_quantised_matrices_give_what_their_numbers_give(name: str, ops: Any, tm
         # What is not of one kind stays apart.
         assert kinds["blk.0.attn_v.weight"] == "Q6_K"
         assert "blk.1.attn_v.weight" not in kinds or ops is PLAIN
-    assert model.bytes == packed_bytes(path, 4)
+    assert model.bytes_in(Place()) == sum(weight_sizes(path, Places.whole(Place()), packed=True).values())
 
 
 def test_what_planes_have_no_words_for_becomes_numbers(tmp_path: Path) -> None:

@@ -108,7 +108,12 @@ def model_of(shape: Shape) -> TorchLlama:
 
 def plan_of(model: TorchLlama, texts: int) -> MemoryPlan:
     return memory_plan(
-        model.shape, model.bytes, n_ctx=ROOM, rows=512, outputs=64, filled=Filled(texts, Card.of(torch.device("cpu")))
+        model.shape,
+        model.bytes_in(model.places.last),
+        n_ctx=ROOM,
+        rows=512,
+        outputs=64,
+        filled=Filled(texts, Card.of(torch.device("cpu"))),
     )
 
 
@@ -119,8 +124,8 @@ def test_what_lies_still_is_as_planned(model: TorchLlama, texts: int) -> None:
     inputs = target._graphs._inputs
     plan = plan_of(model, texts)
     assert plan.inputs == inputs._there.nbytes + inputs._tables.nbytes
-    assert plan.cache == target.cache_bytes == sum(part.nbytes for layer in target._cells.layers for part in layer)
-    assert plan.weights == model.bytes
+    assert plan.cache == sum(target.caches) == sum(part.nbytes for layer in target._cells.layers for part in layer)
+    assert plan.weights == model.bytes_in(model.places.last)
 
 
 @pytest.mark.parametrize(("rows", "texts"), [(1, 1), (8, 2), (24, 8), (64, 1), (64, 8)])

@@ -87,7 +87,7 @@ def test_scores_are_those_of_the_weights(plain: TinyHub, tmp_path: Path) -> None
 def test_in_half_the_bits_it_says_the_same_roughly(tmp_path: Path) -> None:
     place = Place(dtype=torch.bfloat16)
     model = HubLlama(read_checkpoint(PLAIN.write(tmp_path)), place)
-    target = TorchTarget(model, VOCAB, n_ctx=400, place=place)
+    target = TorchTarget(model, VOCAB, n_ctx=400)
     (rows,) = target.forward([Work(read(target, TEXT), TREE, features=(NORMED, 1))])
     for node in range(len(TREE)):
         wanted = PLAIN.logits([*TEXT, *(TREE.tokens[at] for at in TREE.path(node))])[-1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from localspec.backends.torch.attention import Heads, mixed
-from localspec.backends.torch.place import Place
+from localspec.backends.torch.places import Places
 from localspec.backends.torch.sizes import Sizes
 from localspec.spec.tree import TokenTree
 
@@ -27,15 +27,14 @@ Seen = NDArray[np.bool_]
 
 
 class Cells:
-    """``room`` cells."""
+    """``room`` cells, of which each layer's part lies where the layer does. ``device`` is that of the first layer."""
 
-    def __init__(self, sizes: Sizes, room: int, place: Place) -> None:
-        self.sizes, self.room, self.device = sizes, room, place.device
+    def __init__(self, sizes: Sizes, room: int, places: Places) -> None:
+        self.sizes, self.room, self.device = sizes, room, places.of_layer(0).device
         size = (sizes.kv_heads, room, sizes.each)
         # Memory is taken page by page, as cells are written; so the first free ones are taken.
-        self.layers = [
-            [torch.zeros(size, device=place.device, dtype=place.dtype) for _ in range(2)] for _ in range(sizes.layers)
-        ]
+        each = map(places.of_layer, range(sizes.layers))
+        self.layers = [[torch.zeros(size, device=one.device, dtype=one.dtype) for _ in range(2)] for one in each]
         self._users = np.zeros(room, np.int32)
 
     @property
@@ -43,9 +42,9 @@ class Cells:
         return self.room - int(np.count_nonzero(self._users))
 
     @property
-    def bytes(self) -> int:
-        """Of all cells."""
-        return sum(int(part.nbytes) for layer in self.layers for part in layer)
+    def bytes(self) -> tuple[int, ...]:
+        """Of all cells, by layer."""
+        return tuple(sum(int(part.nbytes) for part in layer) for layer in self.layers)
 
     def take(self, n: int) -> Table:
         """So many free cells, which must be there."""
@@ -134,6 +133,7 @@ class Pass:
 
     def __init__(self, work: Sequence[tuple[Text, TokenTree, int]], check: Callable[[], None] = lambda: None) -> None:
         self._cells, self.check = work[0][0].cells, check
+        self._indices: dict[torch.device, slice | Tensor] = {}
         ends = np.cumsum([len(tree) - done for _, tree, done in work])
         self.parts = [
             Part(text, tree, done, slice(int(end) - len(tree) + done, int(end)))
@@ -154,23 +154,25 @@ class Pass:
         """Of the rows."""
         return np.concatenate([part.places for part in self.parts])
 
-    @cached_property
-    def _new(self) -> slice | Tensor:
-        return _index(self.new, self._cells.device)
-
     def places(self, n: int) -> Tensor:
         return torch.from_numpy(self.positions).to(self._cells.device)
+
+    def _new(self, device: torch.device) -> slice | Tensor:
+        if device not in self._indices:
+            self._indices[device] = _index(self.new, device)
+        return self._indices[device]
 
     def attend(self, layer: int, heads: Heads) -> Tensor:
         self.check()
         q, k = heads.turned()
         sizes = self._cells.sizes
         keys, values = self._cells.layers[layer]
-        keys[:, self._new], values[:, self._new] = k[0], heads.v[0]
+        new = self._new(keys.device)
+        keys[:, new], values[:, new] = k[0], heads.v[0]
         window = sizes.window(layer)
         found = []
         for part in self.parts:
-            seen = part.seen(window)
+            seen = part.seen(window, keys.device)
             mine = q[:, :, part.rows]
             found.append(mixed(sizes, mine, keys[None, :, seen.cells], values[None, :, seen.cells], seen.mask))
         return found[0] if len(found) == 1 else torch.cat(found, dim=2)
@@ -189,12 +191,12 @@ class Part:
     that are spare end its ``table``."""
 
     def __init__(self, text: Text, tree: TokenTree, done: int, rows: slice) -> None:
-        self.rows, self._device = rows, text.cells.device
+        self.rows = rows
         self.table, self.n, self.done, self._sees = text.table, text.n, done, text.sees[done:]
         self._nodes = np.array(tree.depths) + text.n
         self.places = self._nodes[done:]
         self.new = text.table[text.n + done : text.n + len(tree)]
-        self._views: dict[int, View] = {}
+        self._views: dict[tuple[int, torch.device], View] = {}
 
     @property
     def nodes(self) -> int:
@@ -206,20 +208,20 @@ class Part:
         number."""
         return self._sees & (self.places[:, None] - self._nodes < window) if window else self._sees
 
-    def seen(self, window: int) -> View:
+    def seen(self, window: int, device: torch.device) -> View:
         """What the rows look at where each sees so many tokens at most; 0: any number."""
-        view = self._views.get(window)
+        view = self._views.get((window, device))
         if view is None:
-            view = self._views[window] = self._view(window)
+            view = self._views[window, device] = self._view(window, device)
         return view
 
-    def _view(self, window: int) -> View:
+    def _view(self, window: int, device: torch.device) -> View:
         first = min(max(int(self.places.min()) - window + 1, 0), self.n) if window else 0
         behind = self.places[:, None] - np.arange(first, self.n)
         text = behind < window if window else np.ones_like(behind, bool)
         sees = np.concatenate((text, self.sees(window)), axis=1)
-        mask = None if sees.all() else torch.from_numpy(sees).to(self._device)
-        return View(_index(self.table[first : self.n + self.nodes], self._device), mask)
+        mask = None if sees.all() else torch.from_numpy(sees).to(device)
+        return View(_index(self.table[first : self.n + self.nodes], device), mask)
 
 
 def _index(cells: Table, device: torch.device) -> slice | Tensor:

@@ -22,7 +22,8 @@ from localspec.backends.torch.kernels.dispatch import PLAIN, Ops
 from localspec.backends.torch.kernels.rope_write import Turn
 from localspec.backends.torch.llama import Read
 from localspec.backends.torch.loop import Guessing, Loop
-from localspec.backends.torch.place import Place, array, free_bytes
+from localspec.backends.torch.place import Gpu, Place, array
+from localspec.backends.torch.places import Places
 from localspec.backends.torch.rope import cos_and_sin
 from localspec.backends.torch.rows import Ids
 from localspec.backends.torch.texts import Computed, TorchTexts
@@ -82,7 +83,7 @@ class TorchHead(TorchTexts):
         )
         # What it cannot score stays at -inf: later passes write over the others only.
         self._scores = np.full((rows, vocab.n_tokens) if ends.ids is not None else (0, 0), -np.inf, np.float32)
-        cells = Cells(weights.shape, n_ctx * sequences, place)
+        cells = Cells(weights.shape, n_ctx * sequences, Places.whole(place))
         full = f"the head's context of {n_ctx} tokens is full", "Raise -c."
         super().__init__(vocab, caps, cells, place, full, far=far)
         filled = not ops.waits if buckets is None else buckets
@@ -93,8 +94,8 @@ class TorchHead(TorchTexts):
     def _made_loop(self, n_vocab: int, graphs: Graphs, ops: Ops) -> Loop | None:
         """``None`` where embeddings of all tokens would take too much of the card."""
         place, width = self._place, self._net.shape.width
-        free = free_bytes(place.device)
-        if free is not None and n_vocab * width * place.dtype.itemsize > free // _SHARE:
+        gpu = Gpu.seen() if place.device.type == "cuda" else None
+        if gpu is not None and n_vocab * width * place.dtype.itemsize > gpu.free() // _SHARE:
             return None
         embedding = torch.empty((n_vocab, width), device=place.device, dtype=place.dtype)
         for start in range(0, n_vocab, _PIECE):

@@ -14,6 +14,7 @@ from localspec.backends.torch.hub_names import MODEL_ENDS, MODEL_LAYER, NORMS_OF
 from localspec.backends.torch.kernels.dispatch import choose
 from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.place import Place
+from localspec.backends.torch.places import Places
 from localspec.backends.torch.rope import paired as paired_rows
 from localspec.backends.torch.rope import rope_base, rope_factors
 from localspec.backends.torch.sizes import Shape
@@ -44,7 +45,7 @@ class HubLlama(TorchLlama):
             _check(weights, shape)
             if (factors := rope_factors(config, shape.each)) is not None:
                 weights["rope_freqs.weight"] = factors
-            super().__init__(shape, weights, choose(place.device).ops)
+            super().__init__(shape, weights, choose(place.device).ops, Places.whole(place))
         except KeyError as error:
             raise ModelLoadError(
                 f"the checkpoint lacks {error.args[0]}", hint="Get all files of the repository."

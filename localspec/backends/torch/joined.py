@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import torch
@@ -15,9 +16,9 @@ Weight: TypeAlias = "Tensor | Planes"
 _WHOLE = {"attn_qkv": ("attn_q", "attn_k", "attn_v"), "ffn_up": ("ffn_gate", "ffn_up")}
 
 
-def join(weights: dict[str, Weight], layers: int) -> None:
-    """Joins those that are of one kind, in place."""
-    for layer in range(layers):
+def join(weights: dict[str, Weight], layers: Iterable[int]) -> None:
+    """Joins those of ``layers`` that are of one kind, in place."""
+    for layer in layers:
         for whole, parts in _WHOLE.items():
             names = [f"blk.{layer}.{part}" for part in parts]
             matrices = [weights[f"{name}.weight"] for name in names if f"{name}.weight" in weights]

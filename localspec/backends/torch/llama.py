@@ -31,6 +31,7 @@ from localspec.backends.torch.kernels.experts import Experts
 from localspec.backends.torch.kernels.planes import Planes
 from localspec.backends.torch.kernels.rope_write import HeadNorms, Turn
 from localspec.backends.torch.place import Place
+from localspec.backends.torch.places import Places
 from localspec.backends.torch.rope import RopeScaling, cos_and_sin, turns
 from localspec.backends.torch.sizes import Shape
 from localspec.backends.torch.tensors import Told, gguf_tensors
@@ -51,13 +52,18 @@ class Read:
 
 class TorchLlama:
     """A model with these weights, by the names of GGUF files, which computes by the kernels ``ops``. A matrix may lie
-    in planes, for kernels that read quantised ones."""
+    in planes, for kernels that read quantised ones. ``places``: where the weights lie; not given: all where the table
+    of tokens does. What lies on another device than the last layers computes by torch's own functions."""
 
-    def __init__(self, shape: Shape, weights: Mapping[str, Weight], ops: Ops = PLAIN) -> None:
+    def __init__(
+        self, shape: Shape, weights: Mapping[str, Weight], ops: Ops = PLAIN, places: Places | None = None
+    ) -> None:
         self.shape, self.ops = shape, ops
         self.weights: Mapping[str, Any] = weights
         self.embedding: Tensor = self.weights["token_embd.weight"]
         self.unembedding = self.weights.get("output.weight", self.embedding)
+        self.places = places or Places.whole(Place(self.embedding.device, self.embedding.dtype))
+        self._home = self.weights["output_norm.weight"].device
         build = shape.build
         self._turning = self._turning_by(shape.rope_base, build.scaling, self.weights.get(_FREQUENCIES))
         # Where only near tokens are seen, no position is far.
@@ -70,7 +76,7 @@ class TorchLlama:
         *,
         n_ctx: int = 0,
         rope: RopeOptions | None = None,
-        place: Place | None = None,
+        places: Places | None = None,
         told: Told = lambda share: None,
         ops: Ops = PLAIN,
         packed: bool = False,
@@ -81,22 +87,23 @@ class TorchLlama:
             n_ctx: tokens that texts will have at most, 0: as many as it was trained for. Some models turn positions
                 otherwise where texts are long.
             rope: what the user wants to be otherwise.
+            places: where it is to lie; not given: on the CPU.
             told: the share that was read, 0…1, before each tensor.
             ops: what it computes by. Where a kernel takes longer to start than to run, matrices are joined.
-            packed: matrices for which there are kernels stay quantised.
+            packed: matrices for which there are kernels stay quantised, in the last place.
 
         Raises:
             ModelLoadError: another architecture, tensors that are not known, or the file cannot be read.
         """
         header, shape = read_header_and_shape(path, rope)
-        place = place or Place()
-        tensors = gguf_tensors(path, place.put, told, place.pack if packed else None)
+        places = places or Places.whole(Place())
+        tensors = gguf_tensors(path, places, told, packed=packed)
         check_tensors(tensors, shape.layers, path.name)
         if not ops.waits:
-            join(tensors, shape.layers)
+            join(tensors, range(places.border, shape.layers))
         long = (n_ctx or header.number("{arch}.context_length") or 0) > original_length(header)
         factors = tensors.get(f"rope_factors_{'long' if long else 'short'}.weight")
-        return cls(shape, tensors if factors is None else {_FREQUENCIES: factors, **tensors}, ops)
+        return cls(shape, tensors if factors is None else {_FREQUENCIES: factors, **tensors}, ops, places)
 
     def _turning_by(self, base: float, scaling: RopeScaling, slower: Tensor | None) -> tuple[Tensor, float]:
         """The radians of a position, and how large sine and cosine are."""
@@ -105,10 +112,9 @@ class TorchLlama:
         )
         return scaling.scaled(plain, base).to(self.embedding.device), scaling.magnitude
 
-    @property
-    def bytes(self) -> int:
-        """Of all weights."""
-        return sum(int(weights.nbytes) for weights in self.weights.values())
+    def bytes_in(self, place: Place) -> int:
+        """Of the weights that lie there."""
+        return sum(int(one.nbytes) for name, one in self.weights.items() if self.places.of_tensor(name) == place)
 
     def block(self, layer: int, name: str) -> Tensor:
         return self.weights[f"blk.{layer}.{name}.weight"]
@@ -131,7 +137,13 @@ class TorchLlama:
             turn = near if self.shape.window(layer) else far
             x, read = self._add_norm(self._attention(layer, read, turn, past), x, f"{block}ffn_norm")
             behind = "output_norm" if is_last else f"blk.{layer + 1}.attn_norm"
-            x, read = self._add_norm(self._inner(block, read), x, behind)
+            given = self._inner(block, read)
+            if layer + 1 == self.places.border:
+                x = self.places.last.put(x + given)
+                far, near = (one.to(x.device) for one in (far, near))
+                read = self._norm(behind, x)
+            else:
+                x, read = self._add_norm(given, x, behind)
         return Read(read, kept)
 
     def scores(self, hidden: Tensor) -> Tensor:
@@ -182,7 +194,7 @@ class TorchLlama:
         experts = Experts(*(self.weights[f"{block}ffn_{part}_exps.weight"] for part in ("gate", "up", "down")))
         chances = torch.softmax(self._linear(f"{block}ffn_gate_inp", rows), dim=-1)
         share, chosen = chances.topk(self.shape.build.experts, dim=-1)
-        return self.ops.experts(rows, chosen, share / share.sum(dim=-1, keepdim=True), experts, self._gated)
+        return self._ops(rows).experts(rows, chosen, share / share.sum(dim=-1, keepdim=True), experts, self._gated)
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
         return self._times(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
@@ -190,18 +202,21 @@ class TorchLlama:
     def _times(self, x: Tensor, matrix: Weight, bias: Tensor | None = None) -> Tensor:
         if not isinstance(matrix, Planes):
             return F.linear(x, matrix, bias)
-        product = self.ops.matmul(x, matrix)
+        product = self._ops(x).matmul(x, matrix)
         return product if bias is None else product + bias
 
+    def _ops(self, x: Tensor) -> Ops:
+        return self.ops if x.device == self._home else PLAIN
+
     def _gated(self, gate: Tensor, up: Tensor) -> Tensor:
-        return self.ops.gated(gate, up, gelu=self.shape.build.gelu)
+        return self._ops(up).gated(gate, up, gelu=self.shape.build.gelu)
 
     def _add_norm(self, x: Tensor, carried: Tensor, name: str) -> tuple[Tensor, Tensor]:
         """The sum, and its norm."""
-        return self.ops.add_norm(x, carried, self.weights[f"{name}.weight"], self.shape.eps)
+        return self._ops(x).add_norm(x, carried, self.weights[f"{name}.weight"], self.shape.eps)
 
     def _norm(self, name: str, x: Tensor) -> Tensor:
-        return self.ops.norm(x, self.weights[f"{name}.weight"], self.shape.eps)
+        return self._ops(x).norm(x, self.weights[f"{name}.weight"], self.shape.eps)
 
     def _norm_if(self, name: str, x: Tensor) -> Tensor:
         """Some architectures norm here."""

@@ -53,12 +53,21 @@ class Filled:
 
 
 def memory_plan(
-    shape: Shape, weights: int, *, n_ctx: int, rows: int, outputs: int, each: int = _FLOAT, filled: Filled | None = None
+    shape: Shape,
+    weights: int,
+    *,
+    n_ctx: int,
+    rows: int,
+    outputs: int,
+    each: int = _FLOAT,
+    filled: Filled | None = None,
+    layers: int | None = None,
 ) -> MemoryPlan:
     """That of a model whose weights take so many bytes, in numbers of ``each`` bytes, for passes of ``rows`` nodes, of
-    which ``outputs`` have logits."""
+    which ``outputs`` have logits; or of a part of it, with so many ``layers``."""
+    layers = shape.layers if layers is None else layers
     attended = (shape.heads + 2 * shape.kv_heads) * shape.each
-    cache = 2 * n_ctx * shape.layers * shape.kv_heads * shape.each
+    cache = 2 * n_ctx * layers * shape.kv_heads * shape.each
     # Of one layer at a time: its input and output, queries, keys and values before and behind RoPE, and what lies
     # between the two matrices.
     layer = rows * (3 * shape.width + 2 * attended + 3 * shape.inner)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,31 +17,40 @@ from localspec.backends.torch.kernels.planes import Planes, repacked
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """``dtype`` is that of weights and caches. ``threads``: fixed by the user; ``None``: as `set_threads` says."""
+    """``dtype`` is that of weights and caches. ``threads``: fixed by the user; ``None``: as `set_threads` says.
+    ``card``: what the card is called, if it is one."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float32
     threads: int | None = None
+    card: str = ""
 
     @classmethod
-    def of(cls, options: ModelOptions) -> Place:
-        """CUDA where some layers are to be offloaded and torch has it."""
-        if options.gpu_layers != 0 and options.devices != (CPU_ONLY,) and torch.cuda.is_available():
-            return cls(torch.device("cuda"), torch.bfloat16, options.threads)
+    def of(cls, options: ModelOptions, gpu: Gpu | None) -> Place:
+        """The card where some layers are to be offloaded and there is one, else the CPU."""
+        if gpu is not None and options.gpu_layers != 0 and options.devices != (CPU_ONLY,):
+            return replace(gpu.place, threads=options.threads)
         return cls(threads=options.threads)
+
+    @property
+    def name(self) -> str:
+        """In records of a load."""
+        return self.card or "CPU"
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
         """For the record of the load."""
-        return ("device", self.device.type), ("weights", "bf16" if self.dtype == torch.bfloat16 else "f32")
+        kind = "bf16" if self.dtype == torch.bfloat16 else f"f{8 * self.dtype.itemsize}"
+        return ("device", self.device.type), ("weights", kind)
 
     def warnings(self, options: ModelOptions, flag: str) -> tuple[str, ...]:
         """What was asked for by ``flag``, and is not."""
-        ignored = bool(options.gpu_layers) and self.device.type == "cpu"
+        ignored = bool(options.gpu_layers) and not self.card
         return (f"{flag} ignored: torch sees no CUDA device for {options.path.name}",) * ignored
 
-    def put(self, weights: Tensor) -> Tensor:
-        return weights.to(self.device, self.dtype)
+    def put(self, numbers: Tensor) -> Tensor:
+        """Weights, or states that were computed elsewhere."""
+        return numbers.to(self.device, self.dtype)
 
     def pack(self, raw: Tensor, kind: str) -> Planes:
         """Planes of the bytes of a quantised matrix."""
@@ -59,9 +68,20 @@ class Place:
             torch.set_num_threads(n)
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Of a card; ``None`` of anything else."""
-    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A card that models may lie on, all in the same way, and how many of its bytes are ``free``."""
+
+    place: Place
+    free: Callable[[], int]
+
+    @classmethod
+    def seen(cls) -> Gpu | None:
+        """The one that torch sees."""
+        if not torch.cuda.is_available():
+            return None
+        device = torch.device("cuda")
+        return cls(Place(device, torch.bfloat16, card="CUDA0"), lambda: int(torch.cuda.mem_get_info(device)[0]))
 
 
 def array(numbers: Tensor) -> NDArray[np.float32]:
@@ -73,10 +93,11 @@ def array(numbers: Tensor) -> NDArray[np.float32]:
 def arrays(found: Sequence[Tensor]) -> list[NDArray[Any]]:
     """As `array`, whole numbers as they are; a card is waited for once."""
     told = [one.float() if one.is_floating_point() else one for one in found]
-    if all(one.device.type == "cpu" for one in told):
+    far = next((one.device for one in told if one.device.type != "cpu"), None)
+    if far is None:
         return [one.numpy() for one in told]
     here = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True).copy_(one, non_blocking=True) for one in told]
-    torch.cuda.current_stream(found[0].device).synchronize()
+    torch.cuda.current_stream(far).synchronize()
     return [one.numpy() for one in here]
 
 

@@ -11,7 +11,6 @@ from localspec.backends.base import NORMED, TargetCaps, Work
 from localspec.backends.torch.cells import Cells, Pass
 from localspec.backends.torch.graphs import Graphs
 from localspec.backends.torch.llama import Read, TorchLlama
-from localspec.backends.torch.place import Place
 from localspec.backends.torch.texts import Computed, TorchTexts
 from localspec.errors import DecodeError
 from localspec.vocab import Vocab
@@ -27,9 +26,8 @@ class TorchTarget(TorchTexts):
         n_ctx_train: the length that it was trained for; 0: ``n_ctx``.
         sequences: open at once.
         max_rows: nodes in one pass, ``max_outputs`` of them with logits; 0: all.
-        place: where the model is.
         buckets: whether passes of few rows are filled up to one of few sizes, and read from memory that stays where it
-            is; ``None``: where the model's kernels are for that.
+            is; ``None``: where the model's kernels are for that, and all of it lies in one place.
         far: as `TorchTexts`.
     """
 
@@ -43,11 +41,9 @@ class TorchTarget(TorchTexts):
         sequences: int = 1,
         max_rows: int = 512,
         max_outputs: int = 0,
-        place: Place | None = None,
         buckets: bool | None = None,
         far: bool | None = None,
     ) -> None:
-        place = place or Place()
         self._model = model
         caps = TargetCaps(
             n_ctx=n_ctx,
@@ -60,8 +56,9 @@ class TorchTarget(TorchTexts):
             feature_layers=frozenset({NORMED, *range(model.shape.layers)}),
         )
         full = f"the context of {n_ctx} cells is full", "Raise -c, or start a new conversation."
-        super().__init__(vocab, caps, Cells(model.shape, n_ctx, place), place, full, far=far)
-        filled = not model.ops.waits if buckets is None else buckets
+        places = model.places
+        super().__init__(vocab, caps, Cells(model.shape, n_ctx, places), places.last, full, far=far)
+        filled = not (model.ops.waits or places.is_divided) if buckets is None else buckets
         self._graphs = Graphs(model, self._cells, sequences) if filled else None
 
     @property
@@ -74,8 +71,8 @@ class TorchTarget(TorchTexts):
         return "" if self._graphs is None else self._graphs.note
 
     @property
-    def cache_bytes(self) -> int:
-        """What the cache takes when it is full."""
+    def caches(self) -> tuple[int, ...]:
+        """What the cache takes when it is full, by layer."""
         return self._cells.bytes
 
     def close_all(self) -> None:
@@ -97,7 +94,7 @@ class TorchTarget(TorchTexts):
     def _read(self, tokens: Sequence[int], layers: Set[int], past: Pass) -> Read:
         if self._graphs is not None and self._graphs.takes(past):
             return self._graphs.read(tokens, layers, past)
-        return self._model.read(torch.tensor([tokens], device=self._place.device), layers, past)
+        return self._model.read(torch.tensor([tokens], device=self._model.embedding.device), layers, past)
 
     def _scored(self, last: Tensor) -> Tensor:
         return self._model.scores(last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from localspec.backends.torch.kernels.planes import KINDS, Planes
+from localspec.backends.torch.kernels.planes import KINDS
+from localspec.backends.torch.places import Places
 from localspec.errors import ModelLoadError
 from localspec.hub.header import Header, read_header
 from localspec.hub.header import Tensor as Entry
@@ -20,8 +21,6 @@ from localspec.hub.names import parts_of
 
 #: Is told the share of something that is done, 0…1; what it raises ends it.
 Told = Callable[[float], None]
-#: Makes planes of the bytes of a quantised matrix, ``[rows, bytes of a row]``, which is of a kind that has planes.
-Pack = Callable[[Tensor, str], Planes]
 
 EMBEDDING = ("token_embd.weight",)
 #: Many models have one matrix for both ends.
@@ -56,18 +55,16 @@ def gguf_tensor(path: Path, names: tuple[str, ...]) -> Tensor:
 
 
 def gguf_tensors(
-    path: Path,
-    put: Callable[[Tensor], Tensor] = lambda read: read,
-    told: Told = lambda share: None,
-    pack: Pack | None = None,
+    path: Path, places: Places | None = None, told: Told = lambda share: None, *, packed: bool = False
 ) -> dict[str, Any]:
-    """All of a model's, by name: ids (``d2t``) in int64, everything else in float32. What a file has in float32 is not
-    read but mapped: its pages come when they are used.
+    """All of a model's, by name. What a file has in float32 is not read but mapped, if it stays so: its pages come when
+    they are used.
 
     Args:
-        put: takes each to where it is to lie.
+        places: where they are to lie; a table of tokens that makes scores, too, lies in two places if these are not the
+            same. Not given: here, ids (``d2t``) in int64, everything else in float32.
         told: the share that was read, 0…1, before each.
-        pack: does that with matrices that stay quantised. Not given: none does.
+        packed: matrices that can stay quantised do, in the last place.
 
     Raises:
         ModelLoadError: a file cannot be read, or is shorter than it says.
@@ -78,14 +75,27 @@ def gguf_tensors(
     for header in headers:
         for entry in header.tensors:
             told(done / whole)
-            if pack is not None and is_packable(entry):
-                raw = torch.from_numpy(_raw(header, entry))
-                found[entry.name] = pack(raw, gguf.GGMLQuantizationType(entry.kind).name)
+            if places is None:
+                found[entry.name] = _tensor(header, entry)
+            elif packed and _stays_packed(entry, places):
+                raw, kind = torch.from_numpy(_raw(header, entry)), gguf.GGMLQuantizationType(entry.kind).name
+                found[entry.name] = places.last.pack(raw, kind)
             else:
-                found[entry.name] = put(_tensor(header, entry))
+                found[entry.name] = places.of_tensor(entry.name).put(_tensor(header, entry))
             done += entry.elements
+    if places is not None and places.is_divided and (tied := _tied(found)):
+        found[UNEMBEDDING[0]] = places.last.put(found[tied])
     told(1.0)
     return found
+
+
+def _tied(names: Collection[str]) -> str | None:
+    """The table of tokens, where it makes scores, too."""
+    return EMBEDDING[0] if EMBEDDING[0] in names and UNEMBEDDING[0] not in names else None
+
+
+def _stays_packed(entry: Entry, places: Places) -> bool:
+    return is_packable(entry) and places.of_tensor(entry.name) == places.last
 
 
 def is_packable(entry: Entry) -> bool:
@@ -95,19 +105,22 @@ def is_packable(entry: Entry) -> bool:
     return kind is not None and len(entry.shape) == 2 and not entry.shape[0] % 64 and entry.name not in EMBEDDING
 
 
-def packed_bytes(path: Path, each: int) -> int:
-    """What a model's tensors take where some of them stay quantised, and a number of the others takes ``each`` bytes.
+def weight_sizes(path: Path, places: Places, *, packed: bool) -> dict[str, int]:
+    """What tensors take where `gguf_tensors` puts them, by name.
 
     Raises:
         ModelLoadError: a file cannot be read.
     """
-    return int(sum(_size(entry, each) for header in _headers(path) for entry in header.tensors))
+    found = {one.name: _size(one, places, packed=packed) for header in _headers(path) for one in header.tensors}
+    if places.is_divided and (tied := _tied(found)):
+        found[UNEMBEDDING[0]] = found[tied] // places.first.dtype.itemsize * places.last.dtype.itemsize
+    return found
 
 
-def _size(entry: Entry, each: int) -> float:
-    if not is_packable(entry):
-        return entry.elements * each
-    return entry.elements * KINDS[gguf.GGMLQuantizationType(entry.kind).name].bits / 8
+def _size(entry: Entry, places: Places, *, packed: bool) -> int:
+    if packed and _stays_packed(entry, places):
+        return round(entry.elements * KINDS[gguf.GGMLQuantizationType(entry.kind).name].bits / 8)
+    return entry.elements * int(places.of_tensor(entry.name).dtype.itemsize)
 
 
 def _tensor(header: Header, entry: Entry) -> Tensor:

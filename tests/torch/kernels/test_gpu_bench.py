@@ -18,6 +18,7 @@ from localspec.backends.torch.graphs import Graphs
 from localspec.backends.torch.kernels.dispatch import PLAIN, TRITON
 from localspec.backends.torch.kernels.jit import Card
 from localspec.backends.torch.place import Place
+from localspec.backends.torch.places import Places
 from scripts.gpu_bench import BATCHES, PLANS, ROWS, TINY, main, run, table
 from scripts.gpu_measure import DEPTHS, Bench, draftings, replayed, step
 from scripts.gpu_model import FORMS, SHAPES, Decoder, Shape, layer_bytes, random_matrix, side_by_side
@@ -91,7 +92,7 @@ def test_random_matrices_have_their_size(kind: str) -> None:
 
 def steps(decoder: Decoder, texts: int, nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Of texts whose cells hold something."""
-    cells = Cells(decoder.model.shape, 128, Place())
+    cells = Cells(decoder.model.shape, 128, Places.whole(Place()))
     torch.manual_seed(4)
     for layer in cells.layers:
         for part in layer:

@@ -21,6 +21,7 @@ from localspec.backends.torch.kernels.planes import KINDS, weights
 from localspec.backends.torch.kernels.tree_attention import Forest, attend, attend_plainly
 from localspec.backends.torch.llama import TorchLlama
 from localspec.backends.torch.place import Place
+from localspec.backends.torch.places import Places
 from localspec.backends.torch.target import TorchTarget
 from localspec.spec.tree import TokenTree
 from scripts.gpu_model import FORMS, SHAPES, Decoder, random_matrix, random_tree
@@ -62,9 +63,9 @@ def test_a_target_of_graphs_is_that_of_torch(form: str) -> None:
     shape, like = SHAPES["tiny"], torch.empty(0, dtype=torch.bfloat16, device="cuda")
     torch.manual_seed(1)
     model = Decoder(shape, form, TRITON, like, 1e9).model
-    place, vocab = Place(like.device, like.dtype), FakeVocab(shape.n_vocab)
+    vocab = FakeVocab(shape.n_vocab)
     plain = TorchLlama(model.shape, model.weights)
-    ours, theirs = (TorchTarget(one, vocab, n_ctx=512, place=place) for one in (model, plain))
+    ours, theirs = (TorchTarget(one, vocab, n_ctx=512) for one in (model, plain))
     seqs = ours.open(), theirs.open()
     for n in (100, 16, 1, 37, 12, 64, 1):
         tree = random_tree(n)
@@ -81,9 +82,9 @@ def test_a_target_of_graphs_is_that_of_torch(form: str) -> None:
 
 def test_experts_are_graphs(tmp_path: Path) -> None:
     path = TinyDecoder(n_vocab=N, architecture="qwen3moe", each=32, experts=9).write(tmp_path / "tiny.gguf", TOKENIZER)
-    place = Place(torch.device("cuda"), torch.bfloat16)
+    places = Places.whole(Place(torch.device("cuda"), torch.bfloat16))
     ours, theirs = (
-        TorchTarget(TorchLlama.of_file(path, place=place, ops=ops), FakeVocab(N), n_ctx=512, place=place)
+        TorchTarget(TorchLlama.of_file(path, places=places, ops=ops), FakeVocab(N), n_ctx=512)
         for ops in (TRITON, PLAIN)
     )
     for n in (1, 8, 1, 64, 8):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from localspec.backends.torch.kernels.jit import Launch, kernel, power_of_two, tl
@@ -24,6 +25,9 @@ class Turn:
     cos: Tensor
     sin: Tensor
     halves: bool = False
+
+    def to(self, device: torch.device) -> Turn:
+        return Turn(self.cos.to(device), self.sin.to(device), self.halves)
 
 
 @dataclass(frozen=True, slots=True)
