@@ -18,6 +18,17 @@ from localspec.text.printable import printable
 FRAME_S = 0.08
 
 
+class Following(VerticalScroll):
+    """Stays at the end of what comes."""
+
+    def on_mount(self) -> None:
+        self.anchor()
+
+    def on_resize(self) -> None:
+        # A layout finds the end by the height that there was before it.
+        self.refresh(layout=True)
+
+
 class Side(Vertical):
     """One of the two answers."""
 
@@ -33,12 +44,9 @@ class Side(Vertical):
         self._shown = 0
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
+        with Following():
             yield Static(classes="text", markup=False)
         yield Static("waits", classes="speed", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(VerticalScroll).anchor()
 
     def say(self, text: str) -> None:
         """More of the answer; it is on the screen after the next `draw`."""
