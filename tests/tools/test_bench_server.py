@@ -130,7 +130,9 @@ def test_a_server_may_have_a_name(text: str, name: str, url: str) -> None:
     assert Server.parse(text) == Server(name, url)
 
 
-@pytest.mark.parametrize("text", ["nonsense", "name=", "a=ftp://b", "http://", "http://a b", "http://a:65536", "http://a?b=c"])
+@pytest.mark.parametrize(
+    "text", ["nonsense", "name=", "a=ftp://b", "http://", "http://a b", "http://a:65536", "http://a?b=c"]
+)
 def test_a_server_has_a_url(text: str) -> None:
     with pytest.raises(UsageError, match="is not the URL of a server"):
         Server.parse(text)
