@@ -93,7 +93,7 @@ class Wrapper:
         for char in text:
             if self._at + cells(char) > width:
                 self._at = 0  # the terminal goes on in its next line
-            self._at += cells(char)
+            self._at = min(self._at + cells(char), width)  # a line is full, whatever is too wide for it
 
 
 def cells(char: str) -> int:

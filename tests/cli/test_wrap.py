@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localspec.cli.wrap import LONGEST, Wrapper, cells
@@ -119,6 +119,7 @@ def test_no_width_is_no_wrapping() -> None:
     assert wrapped(PROSE, 0) == PROSE
 
 
+@example("11漢 ", 1, 2)
 @given(st.text(st.sampled_from("ab漢\u0301 \t\n`|-1.😀"), max_size=200), st.integers(1, 40), st.integers(1, 9))
 def test_nothing_but_spaces_changes(text: str, width: int, at_once: int) -> None:
     shown = wrapped(text, width, at_once=at_once)
