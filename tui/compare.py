@@ -18,17 +18,6 @@ from localspec.text.printable import printable
 FRAME_S = 0.08
 
 
-class Following(VerticalScroll):
-    """Stays at the end of what comes."""
-
-    def on_mount(self) -> None:
-        self.anchor()
-
-    def on_resize(self) -> None:
-        # A layout finds the end by the height that there was before it.
-        self.refresh(layout=True)
-
-
 class Side(Vertical):
     """One of the two answers."""
 
@@ -44,9 +33,12 @@ class Side(Vertical):
         self._shown = 0
 
     def compose(self) -> ComposeResult:
-        with Following():
+        with VerticalScroll():
             yield Static(classes="text", markup=False)
         yield Static("waits", classes="speed", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).anchor()
 
     def say(self, text: str) -> None:
         """More of the answer; it is on the screen after the next `draw`."""
@@ -56,6 +48,10 @@ class Side(Vertical):
         if len(self._text) != self._shown:
             self.query_one(".text", Static).update(self._text)
             self._shown = len(self._text)
+        # A layout that finds the end by itself leaves the bar where it was painted.
+        view = self.query_one(VerticalScroll)
+        view.vertical_scrollbar.position = view.scroll_y
+        view.vertical_scrollbar.refresh()
 
     def status(self, text: str) -> None:
         self.query_one(".speed", Static).update(text)
