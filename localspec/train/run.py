@@ -28,6 +28,8 @@ ROWS = 3
 _WARM_UP, _COOL_DOWN = 20, 0.3
 #: Rates: of matrices, whose steps have the size of the matrix (Muon), and of everything else (Adam).
 _MATRIX_RATE, _RATE = 0.02, 5e-4
+#: Of parameters that have a row a token: a head's begin as the target's own, those of a draft model as their shadow.
+_TABLE_RATES = {"output": _RATE, "token_embd": 3e-3}
 #: The weights that are kept are a mean over about so many of the last steps, and never over more than a share of all.
 _MEMORY, _MEMORY_SHARE = 100, 0.1
 _GRADIENT = 1.0
@@ -157,15 +159,16 @@ def _kept(file: Path) -> Mapping[str, Any]:
 
 
 def _optimisers(module: nn.Module) -> list[torch.optim.Optimizer]:
-    """Muon for matrices between states, Adam for tables of tokens and for scales."""
-    tables = {"output", "embedding"}
-    named = [(name.split(".")[-1], one) for name, one in module.named_parameters()]
-    matrices = [one for name, one in named if one.ndim == 2 and name not in tables]
-    others = [one for name, one in named if one.ndim != 2 or name in tables]
-    found = [
-        Muon(matrices, lr=_MATRIX_RATE),
-        torch.optim.AdamW(others, lr=_RATE, betas=(0.9, 0.95), weight_decay=0.0),
+    """Muon for matrices between states, Adam for tables of tokens and for scales: a table has rows of its own to move,
+    and no directions that all of them share."""
+    named = dict(module.named_parameters())
+    matrices = [one for name, one in named.items() if one.ndim == 2 and name not in _TABLE_RATES]
+    others = [
+        {"params": [one], "lr": _TABLE_RATES.get(name, _RATE)}
+        for name, one in named.items()
+        if one.ndim != 2 or name in _TABLE_RATES
     ]
+    found = [Muon(matrices, lr=_MATRIX_RATE), torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)]
     for optimiser in found:
         for group in optimiser.param_groups:
             group["full_lr"] = group["lr"]

@@ -23,6 +23,7 @@ from localspec.backends.torch.hub_model import HubLlama  # noqa: E402
 from localspec.backends.torch.llama import TorchLlama  # noqa: E402
 from localspec.errors import ModelError, ModelLoadError, UsageError  # noqa: E402
 from localspec.train import drive as driving  # noqa: E402
+from localspec.train import run as running  # noqa: E402
 from localspec.train.drive import drive  # noqa: E402
 from localspec.train.export import read_head, read_small  # noqa: E402
 from localspec.train.frame import Frame, find_frame  # noqa: E402
@@ -64,6 +65,20 @@ def test_it_learns_what_the_target_says(kind: str, target: Path, tmp_path: Path)
     assert result.tokens >= 8000
     assert [point.tokens for point in result.curve] == [point.tokens for point in told.points]
     assert result.curve[0].tokens == 0
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_table_of_tokens_is_not_taken_for_a_matrix(kind: str, target: Path, tmp_path: Path) -> None:
+    """Steps that level a matrix's directions move all rows of a table alike, and take most of the time."""
+    trained(tmp_path, target, kind, 1)
+    work = Work(tmp_path / f"{kind}.train")
+    run = Run(KINDS[kind].begin(TorchLlama.of_file(target), work), tmp_path / "none.pt")
+    table = {"draft": "token_embd", "eagle3": "output"}[kind]
+    before = run.learner.module.get_parameter(table).detach().clone()
+    run.step(work.notes(), 0.0)
+    moved = (run.learner.module.get_parameter(table) - before).abs()
+    rate = running._TABLE_RATES[table] / running._WARM_UP
+    assert 0 < moved.max() <= 1.01 * rate  # Adam's first step moves every number by its rate
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
