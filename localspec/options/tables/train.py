@@ -123,6 +123,6 @@ HEAD_TRAIN_OPTIONS = (
     ),
 )
 DRAFT_TRAIN_OPTIONS = (
-    Option("width", ("--width",), int, 256, "Width of the model.", TRAIN, "N", least=16, most=8192, key=False),
-    Option("depth", ("--layers",), int, 4, "Layers of the model.", TRAIN, "N", least=1, most=64, key=False),
+    Option("width", ("--width",), int, 192, "Width of the model.", TRAIN, "N", least=16, most=8192, key=False),
+    Option("depth", ("--layers",), int, 2, "Layers of the model.", TRAIN, "N", least=1, most=64, key=False),
 )
