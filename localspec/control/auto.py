@@ -77,6 +77,7 @@ class AutoController:
         self._ledger = Ledger()
         self._tokens = self._seconds = 0.0  # fading sums: their ratio is the rate
         self._sharers, self._beside = 1, 0  # sequences in this pass, and rows of prompts
+        self._decides = False  # whether any of them leaves it to this controller what is guessed
         self._askers, self._trials = Counter[str](), Counter[str]()  # of them, by drafter: who asks it, who tries it
         self._rate = 0.0  # of this step
         self._notices: list[tuple[int, Standing]] = []
@@ -89,7 +90,8 @@ class AutoController:
 
     def plan(self, wishes: Sequence[Wish], beside: int = 0) -> list[Mapping[str, Price]]:
         self._sharers, self._beside = len(wishes), beside
-        if not any(wish.drafters and wish.spec.mode == "auto" for wish in wishes):
+        self._decides = any(wish.drafters and wish.spec.mode == "auto" for wish in wishes)
+        if not self._decides:
             return [all_may(wish) for wish in wishes]
         self._rate = self._find_rate()
         self._count_askers(wishes)
@@ -265,7 +267,7 @@ class AutoController:
     def observe(self, record: PassRecord, walks: Sequence[Walk]) -> None:
         if self._tuner is not None:
             self._tuner.observe(record.rows + record.beside, record.wall_s, record.cpu_s)
-        if not walks or not self._chats:  # nobody is asked
+        if not walks or not self._decides:  # its time is not that of trials, and pays for none
             return
         if record.beside:  # its times are not those of answers alone
             for walk in walks:

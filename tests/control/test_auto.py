@@ -372,3 +372,17 @@ def test_bad_luck_in_one_conversation_is_forgotten_in_those_that_follow() -> Non
     plain = 64 * plainly("F16") / N
     assert sum(seconds[: first + 1]) < 1.02 * plain * (first + 1)
     assert sum(seconds[first + 1 :]) < 0.8 * plain * len(seconds[first + 1 :])
+
+
+def test_answers_without_guesses_pay_for_no_trials() -> None:
+    """Requests with guesses and without may come in turn: the latter make no more trials affordable."""
+
+    def asks(between: int) -> int:
+        controller, curve = AutoController(CostCurve({1: 1.0, 2: 1.1, 4: 1.3, 8: 2.0})), CURVES["F16"]
+        draft = Counting(source([0.0] * N, 1, pass_s=0.25, honest=False))
+        for seq in range(40):
+            run(controller, {"draft": draft}, curve, 64, spec=AUTO, seq=seq, lag=50)
+            run(controller, {"draft": draft}, curve, between, spec=SpecParams(mode="off"), seq=seq)
+        return draft.asks
+
+    assert asks(256) == asks(0)
