@@ -284,8 +284,10 @@ class AutoController:
         self._tokens = self._tokens * _FADE + tokens
         self._seconds = self._seconds * _FADE + step_s
         plain_s = tokens * self._plain_s if kind == "guessed" else step_s - self._vain(kind, record, settled)
-        n, expected = len(walks), self._plain_s * len(walks)
-        self._ledger.add(tokens, step_s, plain_s, expected=expected, sharers=n, kind=kind, settled=settled)
+        n, expected, reading = len(walks), self._plain_s * len(walks), self._reading_s(record, walks)
+        self._ledger.add(
+            tokens, step_s, plain_s, expected=expected, reading=reading, sharers=n, kind=kind, settled=settled
+        )
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
         net = (tokens - step_s / self._plain_s) / len(walks)
@@ -308,6 +310,13 @@ class AutoController:
         asking = self._host[kind] - self._host["plain"] + sum(record.draft_s.values())
         return max(asking, 0.0) + (0.0 if settled else self._curve.change_s)
 
+    def _reading_s(self, record: PassRecord, walks: Sequence[Walk]) -> float:
+        """Seconds of drafters that had a text to read first."""
+        return sum(seconds for name, seconds in record.draft_s.items() if self._was_behind(name, walks))
+
+    def _was_behind(self, name: str, walks: Sequence[Walk]) -> bool:
+        return any(name in self._chats[walk.seq].behind for walk in walks if walk.seq in self._chats)
+
     def _learn_host(self, kind: Kind, seconds: float) -> None:
         known = self._host
         known[kind] += 0.1 * (min(seconds, 2 * known[kind]) - known[kind]) if known[kind] else seconds
@@ -319,7 +328,7 @@ class AutoController:
         if name not in self._asked:  # the first ask warms things up
             self._asked.add(name)
             return
-        if any(name in self._chats[walk.seq].behind for walk in walks if walk.seq in self._chats):
+        if self._was_behind(name, walks):
             return
         levels = max((max(walk.proposals[name].depths) for walk in walks if name in walk.proposals), default=0)
         for costs, cost in ((self._ask_s, seconds), (self._level_s, seconds / max(levels, 1))):

@@ -21,10 +21,10 @@ class Ledger:
     """Seconds against those of plain decoding, over the last tokens."""
 
     def __init__(self) -> None:
-        self._entries: deque[tuple[float, float, float]] = deque()
+        self._entries: deque[tuple[float, float, float, float]] = deque()
         self._tokens = 0.0  # of a sequence, as those below
         self._total = 0.0  # since the start
-        self._spent = self._plain = 0.0
+        self._spent = self._plain = self._reading = 0.0
         self._saved = 0.0  # seconds of plain decoding since the last trial
         self._plain_steps: dict[int, deque[float]] = {}  # by the sequences in them, over what was expected
         self._won = 0.0  # tokens a step with guesses, beyond those of plain steps in the same time; fading
@@ -36,29 +36,31 @@ class Ledger:
         plain: float,
         *,
         expected: float = 1.0,
+        reading: float = 0.0,
         sharers: int = 1,
         kind: Kind = "guessed",
         settled: bool = True,
     ) -> None:
         """A step of ``sharers`` sequences that brought ``tokens`` took ``seconds``; without guesses they are believed
-        to take ``plain``. ``expected``: seconds of a plain step, as far as is known. ``settled``: the step before was
-        of its kind, so that it cost no change."""
+        to take ``plain``. ``expected``: seconds of a plain step, as far as is known. In ``reading`` of the
+        seconds drafters read texts first. ``settled``: the step before was of its kind, so that it cost no change."""
         if kind == "plain" and settled:
             self._plain_steps.setdefault(sharers, deque(maxlen=9)).append(seconds / expected)
         each = tokens / sharers
-        self._compare(each, seconds, expected, sharers, kind)
-        self._entries.append((each, seconds, plain))
+        self._compare(each, seconds - reading, expected, sharers, kind)
+        self._entries.append((each, seconds, plain, reading))
         self._total += each
         self._saved += plain
-        self._count(each, seconds, plain)
+        self._count(each, seconds, plain, reading)
         while self._tokens - self._entries[0][0] >= _SPAN:
-            n, spent, base = self._entries.popleft()
-            self._count(-n, -spent, -base)
+            n, spent, base, read = self._entries.popleft()
+            self._count(-n, -spent, -base, -read)
 
-    def _count(self, tokens: float, seconds: float, plain: float) -> None:
+    def _count(self, tokens: float, seconds: float, plain: float, reading: float) -> None:
         self._tokens += tokens
         self._spent += seconds
         self._plain += plain
+        self._reading += reading
 
     def _compare(self, tokens: float, seconds: float, expected: float, sharers: int, kind: Kind) -> None:
         """Steps against steps: whatever the curve believes, this is what they took."""
@@ -91,9 +93,10 @@ class Ledger:
 
     @property
     def caution(self) -> float:
-        """Factor on costs: after losses only clear gains are taken. Half as much again after a loss of 2 %, and where
-        the last steps with guesses were each a quarter of a token worse than plain ones; never so much that what is all
-        but sure is not taken."""
-        if self._total < _GRACE:
+        """Factor on costs of rows: after losses by them only clear gains are taken. Half as much again after a loss of
+        2 %, and where the last steps with guesses were each a quarter of a token worse than plain ones; never so much
+        that what is all but sure is not taken. A text that a drafter read for its trial is no fault of theirs."""
+        if self._total < _GRACE or self._plain <= 0:
             return 1.0
-        return min(1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0), _MOST_CAUTION)
+        loss = (self._spent - self._reading) / self._plain - 1
+        return min(1.0 + 25 * max(loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0), _MOST_CAUTION)

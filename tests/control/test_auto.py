@@ -386,3 +386,27 @@ def test_answers_without_guesses_pay_for_no_trials() -> None:
         return draft.asks
 
     assert asks(256) == asks(0)
+
+
+def test_a_text_read_for_a_trial_makes_no_row_dearer() -> None:
+    ledger = Ledger()
+    for _ in range(100):
+        ledger.add(1, 1.0, 1.0, kind="plain")
+    ledger.add(2, 7.0, 2.0, reading=5.5)
+    assert ledger.caution == 1.0
+    assert not ledger.affords(0.0)  # and yet it was paid
+
+
+def test_n_grams_guess_on_beside_a_draft_model_that_does_not_pay() -> None:
+    def held(**more: Source) -> int:
+        curve, found = CURVES["Q4_1"], 0
+        controller = AutoController(CostCurve({n: curve(n) for n in (1, 2, 4, 8, 16)}))
+        for seq in range(30):
+            ngrams = source([0.6] * N, seq, has=0.3)
+            steps = run(controller, {"ngram": ngrams, **more}, curve, 96, spec=AUTO, seq=seq, lag=150).steps
+            found += sum(tokens - 1 for _, tokens in steps)
+        return found
+
+    alone = held()
+    assert alone > 300
+    assert held(draft=source([0.3] * N, 1, pass_s=0.3)) >= alone
