@@ -16,7 +16,7 @@ from pathlib import Path
 
 from localspec.engine import Engine
 from localspec.loading import EngineOptions, ModelOptions, load
-from localspec.models.demo import demo_head, demo_model
+from localspec.models.demo import DEMO_DRAFTERS, demo_drafter, demo_model
 from localspec.tools import bench
 from localspec.tools.prompts import Prompt, built_in, read_prompts
 from localspec.types import Failed, Finished, GenerationRequest, SamplingParams, SpecParams, SpecStats
@@ -31,7 +31,9 @@ PLAIN = SpecParams(mode="off")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/lengths.py", description=__doc__)
     parser.add_argument("-m", "--model", type=Path, default=None, help="the target; default: the demo model")
-    parser.add_argument("--drafter", action="append", metavar="NAME=FILE", help="repeatable; default: the demo head")
+    parser.add_argument(
+        "--drafter", action="append", metavar="NAME=FILE", help="repeatable; default: those that come along"
+    )
     parser.add_argument("--prompts", type=Path, help="as bench reads them; default: the prompts of bench")
     parser.add_argument("-n", type=int, default=64, help="tokens an answer")
     parser.add_argument("--temp", type=float, default=0.0)
@@ -42,7 +44,9 @@ def main() -> None:
     sampling = SamplingParams(temperature=args.temp, seed=1)
     target = ModelOptions(args.model or demo_model(), threads=args.threads, threads_batch=args.threads)
     base = EngineOptions(target, n_ctx=4096, tree_nodes=16, measure=False)
-    files = dict(one.split("=", 1) for one in args.drafter or [f"demo-eagle3={demo_head()}"])
+    files = dict(
+        one.split("=", 1) for one in args.drafter or [f"{name}={demo_drafter(name)}" for name in DEMO_DRAFTERS]
+    )
     engines = {
         name: replace(base, draft=replace(target, path=Path(path)), spec_types=None) for name, path in files.items()
     }

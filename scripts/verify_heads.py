@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from localspec.models.demo import demo_head
+from localspec.models.demo import DEMO_DRAFT, DEMO_HEAD, demo_drafter
 from tests.support.gguf_blocks import TinyBlock
 from tests.support.gguf_files import TokenizerKeys
 from tests.support.gguf_heads import TinyHead
@@ -33,7 +33,8 @@ def drafters(folder: Path, target: Path) -> dict[str, tuple[str, Path]]:
     first = TinyEagle(N, WIDTH, LAYERS, kind="eagle", width=WIDTH, heads=9, kv_heads=3)
     third = TinyEagle(N, WIDTH, LAYERS, width=WIDTH, heads=9, kv_heads=3, reads=READS, guessable=tuple(range(0, N, 6)))
     return {
-        "demo-eagle3": ("draft-eagle3", demo_head()),
+        DEMO_HEAD: ("draft-eagle3", demo_drafter(DEMO_HEAD)),
+        DEMO_DRAFT: ("draft-simple", demo_drafter(DEMO_DRAFT)),
         "EAGLE-3, GGUF": ("draft-eagle3", TinyHead(N, WIDTH, READS).write(folder / "eagle3.gguf", keys)),
         "EAGLE-1": ("draft-eagle", first.write(folder / "eagle")),
         "EAGLE-3, folder": ("draft-eagle3", third.write(folder / "eagle3")),

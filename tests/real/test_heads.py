@@ -24,7 +24,7 @@ from localspec.drafters.head import HeadModel
 from localspec.engine import Engine
 from localspec.errors import LocalspecError, PairingError, UsageError
 from localspec.loading import EngineOptions, ModelOptions, load
-from localspec.models.demo import demo_head
+from localspec.models.demo import DEMO_HEAD, demo_drafter
 from localspec.sampling import SamplerState
 from localspec.spec.tree import TokenTree
 from localspec.types import GenerationRequest, Message, SamplingParams, SpecParams
@@ -414,7 +414,7 @@ QUESTIONS = ("Write a short poem about the sea.", "Explain what a prime number i
 @pytest.mark.parametrize("sampling", [GREEDY, SamplingParams(temperature=0.8, seed=5)], ids=["greedy", "drawn"])
 def test_the_demo_models_head(smol_f32: Path, sampling: SamplingParams) -> None:
     """It guesses right now and then, and the text is what it would be without it."""
-    with load(exact_options(smol_f32, demo_head(), spec_types=(EAGLE3,))) as one:
+    with load(exact_options(smol_f32, demo_drafter(DEMO_HEAD), spec_types=(EAGLE3,))) as one:
 
         def told(question: str, spec: SpecParams) -> Outcome:
             message = Message("user", question)
