@@ -44,13 +44,20 @@ class Reasoning:
         return ThinkingSplitter(self.tags, inside=None if continued else self.opened)
 
 
-def reasoning_of(source: str | None, mode: Mode, variables: Mapping[str, object] | None = None) -> Reasoning:
+def reasoning_of(
+    source: str | None, mode: Mode, variables: Mapping[str, object] | None = None, *, bound: bool = False
+) -> Reasoning:
     """How a model with this template thinks.
 
     Args:
         source: the template's Jinja text, `EngineInfo.chat_template`; ``None``: not known.
         variables: for the template; a switch among them stands, whatever the mode.
+        bound: a grammar bounds the answer from its first token on: there is no place for thinking, whatever the mode,
+            and whatever the prompt has opened.
     """
+    if bound:
+        off = reasoning_of(source, "off", variables)
+        return Reasoning(off.variables, tags=())
     given = dict(variables or {})
     if source is None:
         return Reasoning(given, notice=None if mode == "auto" else _UNKNOWN)

@@ -73,7 +73,8 @@ def _told(values: Values, asked: GenerationRequest, info: EngineInfo) -> tuple[G
     from localspec.chat import notices, reasoning_of
 
     given = dict(asked.template_kwargs)
-    reasoning = reasoning_of(info.chat_template, values["reasoning"], given)
+    bound = asked.sampling.grammar is not None
+    reasoning = reasoning_of(info.chat_template, values["reasoning"], given, bound=bound)
     source = info.chat_template if info.server is None else None
     for line in (*notices(source, asked.messages, given), *([reasoning.notice] if reasoning.notice else ())):
         note(line)

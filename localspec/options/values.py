@@ -262,6 +262,11 @@ def sampling_params(values: Values) -> SamplingParams:
     )
 
 
+def has_grammar(values: Values) -> bool:
+    """Whether there is one, sound or not: what `grammar` reads."""
+    return any(values[name] is not None for name in ("grammar", "grammar_file", "json_schema", "json_schema_file"))
+
+
 def grammar(values: Values) -> str | None:
     """The grammar that answers must follow, as GBNF; a JSON schema is turned into one.
 

@@ -144,10 +144,8 @@ def _of_messages(
     if not _opens(fields, told):
         raise fields.refused("add_generation_prompt", "is false: an answer is always begun here")
     told, variables = _with_tools(fields, setting, told, offered)
-    # What a grammar bounds is an answer from its first token on: there is no place for thinking.
     bound = request.sampling.grammar is not None
-    mode = "off" if bound else _mode(fields, setting)
-    reasoning = reasoning_of(setting.info.chat_template, mode, variables)
+    reasoning = reasoning_of(setting.info.chat_template, _mode(fields, setting), variables, bound=bound)
     request = replace(
         request,
         prompt=None,
@@ -174,8 +172,7 @@ def rendered(fields: Fields, setting: Setting) -> str:
     opens = _opens(fields, told)
     told, variables = _with_tools(fields, setting, told, offered)
     bound = offered.forced or grammar(fields) is not None
-    mode = "off" if bound else _mode(fields, setting)
-    variables = reasoning_of(setting.info.chat_template, mode, variables).variables
+    variables = reasoning_of(setting.info.chat_template, _mode(fields, setting), variables, bound=bound).variables
     try:
         return setting.template.render(
             told, bos=vocab.bos_text, eos=vocab.eos_text, answer=opens, variables=variables

@@ -13,7 +13,7 @@ from localspec.chat.notices import notices
 from localspec.chat.reasoning import Reasoning, reasoning_of
 from localspec.chat.window import Fitted, fit, room_for_prompt
 from localspec.errors import UsageError
-from localspec.options import Values, request, spec_params, template_kwargs
+from localspec.options import Values, has_grammar, request, spec_params, template_kwargs
 from localspec.talk.attach import Attachment, check_room, with_attachments
 from localspec.talk.listener import Listener
 from localspec.talk.mention import not_there, read_mentioned
@@ -292,8 +292,9 @@ class Chat:
     def reasoning(self) -> Reasoning:
         """How the model thinks, by its template and the settings."""
         source, mode, told = self.engine.info.chat_template, self.values["reasoning"], template_kwargs(self.values)
-        if self._reasoning is None or self._reasoning[0] != (source, mode, told):
-            self._reasoning = ((source, mode, told), reasoning_of(source, mode, dict(told)))
+        bound = has_grammar(self.values)
+        if self._reasoning is None or self._reasoning[0] != (source, mode, told, bound):
+            self._reasoning = ((source, mode, told, bound), reasoning_of(source, mode, dict(told), bound=bound))
         return self._reasoning[1]
 
     @property

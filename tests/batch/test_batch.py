@@ -147,6 +147,17 @@ def test_thinking_and_a_seed_that_was_drawn() -> None:
     assert record["seed"] == line_seed(int(base[1]), 1)
 
 
+def test_what_a_grammar_bounds_is_all_answer() -> None:
+    one: dict[str, Any] = {"messages": [{"role": "user", "content": "abc"}]}
+    asked = [one, one | {"grammar": 'root ::= "<think>no"'}, one]
+    done = run(
+        "batch", "-", "-m", "thinks.gguf", "-s", "3", "--ordered", module="tests.cli.repl.fake_main", stdin=lines(asked)
+    )
+    told = [(record["text"], record.get("thinking")) for record in records(done.stdout)]
+    assert told[1] == ("<think>no", None)
+    assert told[0] == told[2] == ("yes.", "let me \x1b[31m see")
+
+
 def test_resuming(tmp_path: Path, alone: dict[int, dict[str, Any]]) -> None:
     """What is there stays to the byte; what was torn or missing is answered, as it would have been."""
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"

@@ -40,6 +40,18 @@ def test_switches_and_open_tags(source: str | None, mode: Mode, variables: dict[
     assert (reasoning.opened == KNOWN_TAGS[0]) is opened
 
 
+@pytest.mark.parametrize("mode", ["auto", "on", "off"])
+@pytest.mark.parametrize("source", [SWITCHED, UNASKED, BUDGET, ALWAYS, PLAIN, None])
+def test_what_a_grammar_bounds_is_no_thinking(source: str | None, mode: Mode) -> None:
+    reasoning = reasoning_of(source, mode, bound=True)
+    assert reasoning.variables == reasoning_of(source, "off").variables
+    assert reasoning.notice is None
+    splitter = reasoning.splitter()
+    pieces = [*splitter.push('<think>{"a": 1}'), *splitter.finish()]
+    assert {piece.kind for piece in pieces} == {"answer"}
+    assert "".join(piece.text for piece in pieces) == '<think>{"a": 1}'
+
+
 def test_what_the_user_sets_stands() -> None:
     assert reasoning_of(SWITCHED, "off", {"enable_thinking": True, "x": 1}).variables == {
         "enable_thinking": True,

@@ -34,6 +34,14 @@ def test_thinking_can_be_hidden(form: tuple[str, ...]) -> None:
     assert _answer(done.stdout, form) == "yes."
 
 
+@pytest.mark.parametrize("mode", ["auto", "on", "off"])
+@pytest.mark.parametrize("form", [(), ("--json",), ("--jsonl",)])
+def test_what_a_grammar_bounds_is_all_answer(form: tuple[str, ...], mode: str) -> None:
+    done = run(*ASK, "-cnv", "--reasoning", mode, "--grammar", 'root ::= "<think>no"', *form, module=FAKE)
+    assert _answer(done.stdout, form) == "<think>no"
+    assert b"thinking: " not in done.stderr
+
+
 def test_json_has_thinking_apart() -> None:
     record = json.loads(run(*ASK, "-cnv", "--json", module=FAKE).stdout)
     assert (record["text"], record["thinking"]) == ("yes.", "let me \x1b[31m see")

@@ -91,16 +91,16 @@ class Parser:
             asked = replace(asked, sampling=replace(asked.sampling, seed=seed))
         if asked.messages is None:
             return Task(form, asked)
-        reasoning = self._reasoning(values)
+        reasoning = self._reasoning(values, bound=asked.sampling.grammar is not None)
         asked = replace(asked, template_kwargs=tuple(reasoning.variables.items()))
         return Task(form, asked, reasoning, hides_thinking=values["reasoning"] == "off")
 
-    def _reasoning(self, values: Values) -> Reasoning:
+    def _reasoning(self, values: Values, *, bound: bool) -> Reasoning:
         """Asked of the template once for each way to ask."""
         given = dict(template_kwargs(values))
-        key = json.dumps([values["reasoning"], given], sort_keys=True, default=str)
+        key = json.dumps([values["reasoning"], given, bound], sort_keys=True, default=str)
         if key not in self._known:
-            self._known[key] = reasoning_of(self._template, values["reasoning"], given)
+            self._known[key] = reasoning_of(self._template, values["reasoning"], given, bound=bound)
         return self._known[key]
 
 

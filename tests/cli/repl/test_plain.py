@@ -81,6 +81,13 @@ def test_thinking_goes_to_stderr_where_stdout_is_no_terminal() -> None:
     assert b"thinking: let me \xef\xbf\xbd[31m see\n" in done.stderr
 
 
+def test_what_a_grammar_bounds_is_all_answer() -> None:
+    asked = ("chat", "-m", "thinks.gguf", "--no-show-timings", "--grammar", 'root ::= "<think>no"')
+    for mode in ("auto", "off"):
+        done = run(*asked, "--reasoning", mode, module=FAKE, stdin=b"abc")
+        assert (done.stdout, done.stderr) == (b"<think>no\n", b"")
+
+
 def test_no_timings() -> None:
     done = run("chat", "-m", "thinks.gguf", "--no-show-timings", "--reasoning", "off", module=FAKE, stdin=b"abc")
     assert (done.stdout, done.stderr) == (b"yes.\n", b"")
