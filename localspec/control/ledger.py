@@ -77,8 +77,9 @@ class Ledger:
 
     @property
     def loss(self) -> float:
-        """Share of the plain time that was lost over the span; negative where time was saved."""
-        return self._spent / self._plain - 1 if self._plain > 0 else 0.0
+        """Share of the plain time that was lost over the span, but for texts that drafters read first; negative where
+        time was saved."""
+        return (self._spent - self._reading) / self._plain - 1 if self._plain > 0 else 0.0
 
     def affords(self, seconds: float) -> bool:
         """Whether a trial that costs so much keeps the losses within the allowance, of the span or of all the time
@@ -96,7 +97,6 @@ class Ledger:
         """Factor on costs of rows: after losses by them only clear gains are taken. Half as much again after a loss of
         2 %, and where the last steps with guesses were each a quarter of a token worse than plain ones; never so much
         that what is all but sure is not taken. A text that a drafter read for its trial is no fault of theirs."""
-        if self._total < _GRACE or self._plain <= 0:
+        if self._total < _GRACE:
             return 1.0
-        loss = (self._spent - self._reading) / self._plain - 1
-        return min(1.0 + 25 * max(loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0), _MOST_CAUTION)
+        return min(1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0), _MOST_CAUTION)
