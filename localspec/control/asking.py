@@ -64,6 +64,11 @@ class Arm:
         return self.on or self.burst > 0 or self.idle == 0
 
     @property
+    def rests(self) -> bool:
+        """Whether it was left alone too lately for another trial, unless others try it."""
+        return not self.is_asked and self.idle < self.wait
+
+    @property
     def has_paid(self) -> bool:
         """Whether it has been asked for a while, and gained by it."""
         return self.asks > 4 * _FEW and self.net > 0

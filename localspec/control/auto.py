@@ -118,7 +118,7 @@ class AutoController:
         chat = self._chat(wish)
         chat.priced = {}
         chat.behind = {name for name in wish.costly if wish.drafters.get(name, 0) > _MUCH}
-        due = chat.since_plain >= (_PLAIN_EVERY if self.plain_s is not None else _PLAIN_AT_FIRST)
+        due = chat.since_plain >= (_PLAIN_EVERY if self._ledger.knows_plain(self._sharers) else _PLAIN_AT_FIRST)
         if (due or not self._curve.known) and self._sharers == 1 and not self._beside:
             return {}
         prices = {}
@@ -177,12 +177,16 @@ class AutoController:
             arm = chat.arms[name] = self._latest[name].heir() if name in self._latest else Arm()
             self._count_asker(name, arm, 1)
         self._latest[name] = arm
-        most = wish.limits.depth
-        depth, gain = self._best_chain(arm.alpha, most, self._pass_s(name, self._askers[name]))
+        if arm.rests and not self._trials[name]:
+            return 0, 0.0
         # In a trial all join.
         pass_s = self._pass_s(name, self._sharers)
         reading = _READ * wish.drafters[name] * pass_s
         affords = self._ledger.affords(arm.trial(pass_s) + reading)
+        if not (affords or arm.is_asked):
+            return 0, 0.0
+        most = wish.limits.depth
+        depth, gain = self._best_chain(arm.alpha, most, self._pass_s(name, self._askers[name]))
         # The first pass that tells what one takes may have been held up.
         fair_s = pass_s / _SLOWEST if arm.asks <= 2 else pass_s
         hopeless = not arm.on and bool(pass_s) and self._best_chain(_BEST, most, fair_s)[1] <= 0
@@ -218,12 +222,12 @@ class AutoController:
 
     @property
     def _plain_s(self) -> float:
-        """Seconds that a token takes without guesses, now."""
-        return (self._curve.seconds(self._sharers) + self._host["plain"]) / self._sharers
+        """Seconds that a token takes without guesses, now; never 0."""
+        return max((self._curve.seconds(self._sharers) + self._host["plain"]) / self._sharers, 1e-9)
 
     def _find_rate(self) -> float:
         """Tokens a second: what a second is worth. Never less than plain decoding brings."""
-        plain = 1 / max(self._plain_s, 1e-9)
+        plain = 1 / self._plain_s
         return max(self._tokens / self._seconds, plain) if self._seconds > 0 else plain
 
     def _extra(self, rows: int) -> float:
@@ -283,15 +287,16 @@ class AutoController:
         tokens = sum(len(walk.tokens) for walk in walks)
         self._tokens = self._tokens * _FADE + tokens
         self._seconds = self._seconds * _FADE + step_s
-        plain_s = tokens * self._plain_s if kind == "guessed" else step_s - self._vain(kind, record, settled)
-        n, expected, reading = len(walks), self._plain_s * len(walks), self._reading_s(record, walks)
+        token_s, n = self._plain_s, len(walks)
+        plain_s = tokens * token_s if kind == "guessed" else step_s - self._vain(kind, record, settled)
+        reading = self._reading_s(record, walks)
         self._ledger.add(
-            tokens, step_s, plain_s, expected=expected, reading=reading, sharers=n, kind=kind, settled=settled
+            tokens, step_s, plain_s, expected=token_s * n, reading=reading, sharers=n, kind=kind, settled=settled
         )
         for name, seconds in record.draft_s.items():
             self._learn_cost(name, seconds, walks)
-        net = (tokens - step_s / self._plain_s) / len(walks)
-        rows = self._rate * (change + self._extra(record.rows - len(walks))) / len(walks)
+        net = (tokens - step_s / token_s) / n
+        rows = self._rate * (change + self._extra(record.rows - n)) / n if kind == "guessed" else 0.0
         for walk in walks:
             chat = self._chats.get(walk.seq)
             if chat is not None:
@@ -339,9 +344,7 @@ class AutoController:
     def _learn(self, chat: _Chat, walk: Walk, asked: Set[str], net: float, rows: float) -> None:
         """``net``: tokens of the step beyond those of plain decoding; ``rows``: price of its guesses in tokens."""
         n = len(walk.tokens)
-        row = rows / max(walk.verified.draft_n, 1)
-        made, right = Counter(walk.verified.sources[1:]), Counter(_sources_of_held(walk))
-        won = {name: right[name] - made[name] * row for name in made}
+        won = _won(walk, rows) if walk.verified.draft_n else {}
         asked = asked & chat.priced.keys()  # others may have asked, too
         for name, arm in chat.arms.items():
             if name in asked:
@@ -398,6 +401,13 @@ class AutoController:
         """What happened since the last call, by sequence."""
         notices, self._notices = self._notices, []
         return notices
+
+
+def _won(walk: Walk, rows: float) -> dict[str, float]:
+    """By drafter, the tokens that its guesses won beyond their part of ``rows``, the price of all of them in tokens."""
+    row = rows / walk.verified.draft_n
+    made, right = Counter(walk.verified.sources[1:]), Counter(_sources_of_held(walk))
+    return {name: right[name] - made[name] * row for name in made}
 
 
 def _sources_of_held(walk: Walk) -> Iterator[str]:

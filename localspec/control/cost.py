@@ -14,6 +14,7 @@ _ALIKE = 64
 _SLOW = 0.05  # how far a surprising pass moves the shape; further at first
 _LARGEST_SURPRISE = 2.0
 _FEW_CHANGES, _KEPT_CHANGES = 12, 65  # passes whose median says what a change costs
+_EVERY = 8  # passes between two looks at them
 _MOST_CHANGE = 0.2  # of the shortest pass
 #: Cells more or less that make it another context.
 JUMP = 512
@@ -50,6 +51,7 @@ class CostCurve:
         self._slope = ContextSlope(self._points.get(1, 0.0), cell_s)
         # Of the last passes of one row, over what was expected of them without a change: by whether there was none.
         self._alone: dict[bool, deque[float]] = {same: deque(maxlen=_KEPT_CHANGES) for same in (True, False)}
+        self._single = 0  # passes of one row
         self._cells, self._fresh = 0, 0
         self._level = 1.0
         self._ratios: deque[float] = deque(maxlen=_SPAN)  # of the last passes: seconds over what the shape says
@@ -119,7 +121,8 @@ class CostCurve:
         if not (expected := self.seconds(1)):
             return
         self._alone[self.settled(1)].append(seconds / expected)
-        if all(len(ratios) >= _FEW_CHANGES for ratios in self._alone.values()):
+        self._single += 1
+        if self._single % _EVERY == 0 and all(len(ratios) >= _FEW_CHANGES for ratios in self._alone.values()):
             without, more = (median_high(self._alone[same]) for same in (True, False))
             self._change_s = min(max(more - without, 0.0), _MOST_CHANGE) * expected / self._level
 
@@ -134,7 +137,8 @@ class CostCurve:
             self._corrections.clear()
 
     def _base(self, rows: int) -> float:
-        """Between measured points a straight line; beyond them the last two points go on, at least flat."""
+        """Between measured points a straight line; beyond them the last two points go on, at least flat. Below them the
+        first two do, and a pass takes at least its rows' share of one of more rows."""
         known = list(self._points)
         if len(known) == 1:
             # A guess until more is known: two thirds of a pass are the weights, read once for all rows.
@@ -143,7 +147,7 @@ class CostCurve:
         right = max(above, 1)
         a, b = known[right - 1], known[right]
         rise = max(self._points[b] - self._points[a], 0.0) / (b - a)
-        return max(self._points[a] + rise * (rows - a), 0.0)
+        return max(self._points[a] + rise * (rows - a), self._points[a] * min(rows / a, 1.0))
 
 
 def _plausible(points: Mapping[int, float]) -> dict[int, float]:

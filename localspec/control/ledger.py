@@ -10,8 +10,8 @@ from typing import Literal
 Kind = Literal["plain", "asked", "guessed"]
 
 _SPAN = 256  # tokens looked back, of each sequence
-_ALLOWANCE = 0.01  # share of plain time that trials may cost
-_STAKE = 0.25  # and of what was won over it
+_ALLOWANCE = 0.005  # share of plain time that trials may cost
+_STAKE = 0.1  # and of what was won over it
 _FEW = 3  # plain steps that say what one takes
 _MOST_CAUTION = 1.5
 _GRACE = 64  # tokens of a sequence at the start in which trials are free
@@ -72,8 +72,11 @@ class Ledger:
     def plain_step(self, sharers: int, expected: float) -> float | None:
         """Seconds of a plain step of ``sharers`` sequences, by the median of the last; ``None``: too few. They may have
         been taken in a shorter context, so what is kept is how they compared with what was ``expected`` of them."""
-        lately = self._plain_steps.get(sharers, ())
-        return expected * median_high(lately) if len(lately) >= _FEW else None
+        return expected * median_high(self._plain_steps[sharers]) if self.knows_plain(sharers) else None
+
+    def knows_plain(self, sharers: int) -> bool:
+        """Whether enough plain steps of ``sharers`` sequences were taken."""
+        return len(self._plain_steps.get(sharers, ())) >= _FEW
 
     @property
     def loss(self) -> float:
@@ -99,4 +102,4 @@ class Ledger:
         that what is all but sure is not taken. A text that a drafter read for its trial is no fault of theirs."""
         if self._total < _GRACE:
             return 1.0
-        return min(1.0 + 25 * max(self.loss - _ALLOWANCE / 4, 0.0) + 2 * max(-self._won, 0.0), _MOST_CAUTION)
+        return min(1.0 + 25 * max(self.loss - _ALLOWANCE / 2, 0.0) + 2 * max(-self._won, 0.0), _MOST_CAUTION)

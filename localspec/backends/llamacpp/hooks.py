@@ -30,6 +30,8 @@ HOOKED = frozenset(
     }
 )
 
+_KEPT_VIEWS = 256
+
 _CONTEXT = _MODEL = _FLOATS = ctypes.c_void_p
 #: Our name → llama.cpp's, what it takes, what it gives.
 _FUNCTIONS: dict[str, tuple[str, list[Any], Any]] = {
@@ -74,6 +76,7 @@ class Hooks:
                 ) from None
             function.argtypes, function.restype = takes, gives
             self._call[name] = function
+        self._views: dict[tuple[int, int, int], NDArray[np.float32]] = {}
 
     def give_layer(self, context: Any, layer: int) -> None:
         """From the next pass on, ``context`` keeps what its layer ``layer`` reads."""
@@ -81,7 +84,7 @@ class Hooks:
 
     def layer(self, context: Any, layer: int, rows: int, width: int) -> NDArray[np.float32]:
         """What the layer read in the last pass: ``[rows, width]``, in the order of the batch."""
-        return _view(self._call["layer"](context, layer), rows, width)
+        return self._view(self._call["layer"](context, layer), rows, width)
 
     def give_states(self, context: Any, *, every_row: bool = False) -> None:
         """From the next pass on, ``context`` keeps what its rows hand on: those with logits, or every one. Asked of an
@@ -90,7 +93,7 @@ class Hooks:
 
     def states(self, context: Any, rows: int, width: int) -> NDArray[np.float32]:
         """What rows of the last pass hand on: ``[rows, width]``; of an encoder's, all."""
-        return _view(self._call["states"](context), rows, width)
+        return self._view(self._call["states"](context), rows, width)
 
     def pick_predictor(self, context: Any, number: int) -> None:
         """From the next pass on, ``context`` runs that layer for multi-token prediction, the first being 0."""
@@ -104,7 +107,13 @@ class Hooks:
         """The target's layers whose inputs the head ``model`` reads."""
         return tuple(self._call["layer_ids"](model)[: self._call["n_layer_ids"](model)])
 
-
-def _view(address: int, rows: int, width: int) -> NDArray[np.float32]:
-    floats = (ctypes.c_float * (rows * width)).from_address(address)
-    return np.frombuffer(memoryview(floats), np.float32).reshape(rows, width)
+    def _view(self, address: int, rows: int, width: int) -> NDArray[np.float32]:
+        # Plain decoding asks for the same ones in every step: llama.cpp writes its passes into the same buffers.
+        view = self._views.get((address, rows, width))
+        if view is None:
+            if len(self._views) >= _KEPT_VIEWS:
+                self._views.clear()
+            floats = (ctypes.c_float * (rows * width)).from_address(address)
+            view = np.frombuffer(memoryview(floats), np.float32).reshape(rows, width)
+            self._views[address, rows, width] = view
+        return view
