@@ -114,5 +114,4 @@ class Beliefs:
 
 def believed(tree: TokenTree, belief: Callable[[float], float]) -> TokenTree:
     """The tree with what is believed of its guesses in place of their scores."""
-    scores = (1.0, *map(belief, tree.scores[1:]))
-    return TokenTree.grown(tree.tokens, tree.parents, scores, tree.sources)
+    return tree.rescored((1.0, *map(belief, tree.scores[1:])))

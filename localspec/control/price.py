@@ -36,7 +36,8 @@ class Limits:
 
     def fit(self, tree: TokenTree) -> TokenTree:
         """The likeliest part of ``tree`` within the limits."""
-        if not tree.draft_n:
+        n = tree.draft_n
+        if not n or (n <= self.depth and n <= self.nodes and tree.is_chain):
             return tree
         return tree.cut(self.depth).narrow(self.width).top(self.nodes, self.leaves)
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from localspec.drafters.base import Features
 
-_TOGETHER = 64  # rows; what waits longer only takes memory
+# So many bytes of a text wait at most, but so many rows at least: a head that is not asked may never need them.
+_BYTES, _ROWS = 4 << 20, 64
 
 
 class Waiting:
@@ -19,7 +20,7 @@ class Waiting:
     def __init__(self, layers: Sequence[int]) -> None:
         self._layers = layers
         self._room: dict[int, NDArray[np.float32]] = {}
-        self._rows = 0
+        self._rows, self._most = 0, _ROWS
 
     def __len__(self) -> int:
         return self._rows
@@ -31,7 +32,7 @@ class Waiting:
         if not 0 <= skipped < len(rows):
             return False
         self._add(features, rows[skipped:])
-        return self._rows >= _TOGETHER
+        return self._rows >= self._most
 
     def _add(self, features: Features, rows: Sequence[int]) -> None:
         """Copies them: the target's next pass writes over its own. Done in every step, so with little code: into room
@@ -48,7 +49,8 @@ class Waiting:
         self._rows = end
 
     def _larger(self, room: NDArray[np.float32] | None, rows: int, width: int) -> NDArray[np.float32]:
-        larger = np.empty((max(rows, 2 * _TOGETHER), width), np.float32)
+        self._most = max(_BYTES // (width * 4 * len(self._layers)), _ROWS)
+        larger = np.empty((max(rows, 2 * self._rows, 2 * _ROWS), width), np.float32)
         if room is not None:
             larger[: self._rows] = room[: self._rows]
         return larger

@@ -164,11 +164,21 @@ class TokenTree:
             tuple(self.sources[i] for i in chosen),
         )
 
+    def rescored(self, scores: Sequence[float]) -> TokenTree:
+        """The same guesses, believed otherwise; ``scores`` fits all nodes."""
+        tree = TokenTree.grown(self.tokens, self.parents, scores, self.sources)
+        for name in ("depths", "children", "is_chain", "leaves"):  # what was found out about its shape
+            if name in self.__dict__:
+                tree.__dict__[name] = self.__dict__[name]
+        return tree
+
     def top(self, draft_n: int, leaves: int | None = None) -> TokenTree:
         """The ``draft_n`` guesses most likely to be reached, on ``leaves`` branches at most (1: a chain). A child never
         outranks its parent (its reach is not higher, and ties go to the smaller index): the result is a tree again."""
         if draft_n >= self.draft_n and (leaves is None or leaves >= self.draft_n or len(self.leaves) <= leaves):
             return self
+        if draft_n < 1:
+            return TokenTree.root(self.tokens[0])
         spare = self.draft_n if leaves is None else leaves - 1  # branches beyond the first
         kept, extended = {0}, set()
         for node in sorted(range(1, len(self)), key=lambda node: (-self._ceiling[node], node)):

@@ -370,7 +370,7 @@ def _layers(model: LlamaModel) -> Iterator[int]:
 
 def picked(states: Features, rows: Sequence[int]) -> Features:
     """``rows`` of ``states``; of those that lie in a row, a view."""
-    if rows and list(rows) == list(range(rows[0], rows[0] + len(rows))):
+    if len(rows) == 1 or (rows and list(rows) == list(range(rows[0], rows[0] + len(rows)))):
         return states[rows[0] : rows[0] + len(rows)]
     return states[list(rows)]
 
