@@ -3,13 +3,21 @@
 Interleaves quiet and busy stretches of decoding (a CPU hog of as many threads as there are cores runs during the busy
 ones), with automatic threads and with fixed counts, and prints medians and shares. As many threads as there are cores
 are not among these: they crawl, each waiting for the others to be let go.
+
+The hog runs in the same session, as a job of the same shell does, and in another one, as a program of another terminal
+or a service does. Linux shares time between sessions first where ``/proc/sys/kernel/sched_autogroup_enabled`` is 1, and
+between threads else: then both are alike.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -19,7 +27,6 @@ from localspec.loading import EngineOptions, ModelOptions, load
 from localspec.models.demo import demo_model
 from localspec.types import Finished, GenerationRequest, SamplingParams, SpecParams
 
-HOG = "while True: pass"
 TOKENS, ROUNDS = 160, 2
 
 
@@ -40,6 +47,20 @@ def speed(options: EngineOptions) -> list[float]:
     return speeds
 
 
+@contextmanager
+def hogs(n: int, *, apart: bool) -> Iterator[None]:
+    """``n`` busy loops, in a session of their own if ``apart``."""
+    loops = [sys.executable, "-c", f"import os\nany(not os.fork() for _ in range({n - 1}))\nwhile True: pass"]
+    group = {"start_new_session": True} if apart else {"process_group": 0}
+    hog = subprocess.Popen(loops, **group)
+    try:
+        time.sleep(0.2)
+        yield
+    finally:
+        os.killpg(hog.pid, signal.SIGKILL)
+        hog.wait()
+
+
 def main() -> None:
     model = Path(sys.argv[1]) if len(sys.argv) > 1 else demo_model()
     cores = core_count()
@@ -48,23 +69,18 @@ def main() -> None:
         f"-t {n}": replace(base, target=ModelOptions(model, threads=n)) for n in {1, max(cores // 2, 1)}
     }
     quiet: dict[str, list[float]] = {name: [] for name in settings}
-    busy: dict[str, list[float]] = {name: [] for name in settings}
+    busy: dict[tuple[str, bool], list[float]] = {(name, apart): [] for name in settings for apart in (False, True)}
     for _ in range(2):
         for name, options in settings.items():
             quiet[name] += speed(options)
-            hogs = [subprocess.Popen([sys.executable, "-c", HOG]) for _ in range(cores)]
-            try:
-                time.sleep(0.2)
-                busy[name] += speed(options)
-            finally:
-                for hog in hogs:
-                    hog.kill()
-                    hog.wait()
+            for apart in (False, True):
+                with hogs(cores, apart=apart):
+                    busy[name, apart] += speed(options)
     best = max(median(speeds) for speeds in quiet.values())
-    print(f"{'threads':>8}  {'quiet tok/s':>11}  {'busy tok/s':>10}  {'kept':>5}  {'of best quiet':>13}")
-    for name in settings:
-        q, b = median(quiet[name]), median(busy[name])
-        print(f"{name:>8}  {q:11.1f}  {b:10.1f}  {b / q:5.0%}  {b / best:13.0%}")
+    print(f"{'threads':>8}  {'hog':>15}  {'quiet tok/s':>11}  {'busy tok/s':>10}  {'kept':>5}  {'of best quiet':>13}")
+    for (name, apart), speeds in busy.items():
+        q, b, where = median(quiet[name]), median(speeds), "another session" if apart else "same session"
+        print(f"{name:>8}  {where:>15}  {q:11.1f}  {b:10.1f}  {b / q:5.0%}  {b / best:13.0%}")
 
 
 if __name__ == "__main__":
