@@ -8,9 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from localspec.control.threads import ThreadTuner, core_count
+from localspec.control.threads import ThreadTuner, core_count, idle_seconds
 
 Machine = Callable[[int], tuple[float, float]]  # threads → wall and CPU seconds of a pass
+
+
+def told_nothing(most: int) -> ThreadTuner:
+    """On a machine that does not tell whether it is idle."""
+    return ThreadTuner(most, idle_s=lambda: None)
 
 
 def quiet(threads: int) -> tuple[float, float]:
@@ -44,21 +49,21 @@ def step(tuner: ThreadTuner, machine: Machine, rows: int) -> float:
 
 
 def test_nothing_is_tried_on_a_quiet_machine() -> None:
-    tuner = ThreadTuner(4)
+    tuner = told_nothing(4)
     for _ in range(500):
         step(tuner, quiet, 1)
         assert tuner.threads == 4
 
 
 def test_a_busy_machine_gets_fewer_threads_and_keeps_most_of_the_best_speed() -> None:
-    tuner = ThreadTuner(2)
+    tuner = told_nothing(2)
     spent = run(tuner, busy, 300)
     assert tuner.threads in (1, 2)
     assert spent < 1.15 * 300 * busy(1)[0]
 
 
 def test_threads_come_back_when_the_machine_is_quiet_again() -> None:
-    tuner = ThreadTuner(4)
+    tuner = told_nothing(4)
     run(tuner, busy, 100)
     run(tuner, quiet, 200)
     spent = run(tuner, quiet, 300)
@@ -74,7 +79,7 @@ def test_a_few_slow_passes_count_for_what_they_take(start: int) -> None:
         wall = 0.036 if threads == 1 else next(slow) / 1000
         return wall, wall * (0.65 if threads == 1 else 1.0)
 
-    tuner = ThreadTuner(2)
+    tuner = told_nothing(2)
     run(tuner, hogs, 20)
     assert run(tuner, hogs, 300) < 1.15 * 300 * 0.036
 
@@ -82,15 +87,49 @@ def test_a_few_slow_passes_count_for_what_they_take(start: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_burst_of_load_is_forgotten(seed: int) -> None:
     rng = random.Random(seed)
-    tuner = ThreadTuner(2)
+    tuner = told_nothing(2)
     for _ in range(5):
         run(tuner, busy, rng.randint(3, 40))
         run(tuner, quiet, 140)
         assert tuner.threads == 2
 
 
+class Watched:
+    """A machine of two cores that tells how long they had nothing to do; ``load``: cores that others use."""
+
+    def __init__(self, load: int) -> None:
+        self.load, self.idle_s, self.tried = load, 0.0, 0
+        self.tuner = ThreadTuner(2, idle_s=lambda: self.idle_s)
+
+    def run(self, passes: int) -> None:
+        for _ in range(passes):
+            threads = self.tuner.threads
+            self.tried += threads == 2
+            wall, cpu = (busy if self.load else quiet)(threads)
+            self.idle_s += max(2 - threads - self.load, 0) * wall
+            # One thread beside others that are let in turn has a core for itself.
+            self.tuner.observe(1, wall, wall if threads == 1 else cpu)
+
+
+def test_more_threads_are_tried_only_where_cores_have_nothing_to_do() -> None:
+    machine = Watched(load=2)
+    machine.run(50)
+    assert machine.tuner.threads == 1
+    tried = machine.tried
+    machine.run(2000)
+    assert machine.tried == tried, "a single pass may take seconds there"
+    machine.load = 0
+    machine.run(60)
+    assert machine.tuner.threads == 2
+
+
+def test_idle_cores_are_seen() -> None:
+    seconds = idle_seconds()
+    assert seconds is None or seconds > 0
+
+
 def test_one_core_is_never_tuned() -> None:
-    tuner = ThreadTuner(1)
+    tuner = told_nothing(1)
     run(tuner, busy, 50)
     assert tuner.threads == 1
 
@@ -98,7 +137,7 @@ def test_one_core_is_never_tuned() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_any_mix_of_rows_and_noise_stays_within_the_counts(seed: int) -> None:
     rng = random.Random(seed)
-    tuner = ThreadTuner(6)
+    tuner = told_nothing(6)
     for _ in range(400):
         wall, cpu = rng.choice((quiet, busy))(tuner.threads)
         assert tuner.observe(rng.randint(1, 40), wall * rng.uniform(0.5, 2), cpu) in (6, 3, 1)
