@@ -9,7 +9,7 @@ _BURST = 4  # steps of a trial
 _FEW = 6  # asks that prove nothing
 _FIRST_WAIT, _LAST_WAIT = 24, 1024  # tokens between trials
 _FADE = 0.97
-_CHEAP = 0.01  # share of plain decoding that asking in vain may cost
+_CHEAP = 0.005  # share of plain decoding that asking in vain may cost
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class Watch:
     """A drafter that asks no model. While its guesses bring more than asking costs, or asking costs next to nothing,
     it is asked in every step; else only so often that it costs next to nothing."""
 
-    gain: float = 0.4  # tokens a step that its guesses brought lately, beyond the price of their rows
+    gain: float = 0.2  # tokens a step that its guesses brought lately, beyond the price of their rows
     idle: int = 0  # steps since it was last asked
 
     def due(self, cost: float) -> bool:
